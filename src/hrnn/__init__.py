@@ -1,0 +1,46 @@
+"""Hierarchical recurrent networks on very long sequences, in a fraction of the memory of backpropagation through time.
+
+    model = hrnn.HRNN(hrnn.Tokens(3), hidden_sizes=[256, 256], periods=[10])
+    result = hrnn.Restricted().backward(model, x, y, loss=loss, betas=[0.1])
+
+Importing this package is cheap: torch is imported when one of its names is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from hrnn.gradients import Chunk, Full, Restricted, Result
+    from hrnn.hierarchy import HRNN, Tokens
+    from hrnn.segments import Given
+    from hrnn.state import State
+
+_HOMES = {
+    "HRNN": "hrnn.hierarchy",
+    "Tokens": "hrnn.hierarchy",
+    "Given": "hrnn.segments",
+    "State": "hrnn.state",
+    "Full": "hrnn.gradients",
+    "Restricted": "hrnn.gradients",
+    "Result": "hrnn.gradients",
+    "Chunk": "hrnn.gradients",
+}
+_MODULES = ("cells", "gradients", "memory")
+
+__all__ = ["HRNN", "Chunk", "Full", "Given", "Restricted", "Result", "State", "Tokens"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"hrnn.{name}")
+    raise AttributeError(f"module 'hrnn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES, "__version__"])

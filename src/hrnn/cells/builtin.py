@@ -1,0 +1,208 @@
+"""What the built-in cells share: parameters, and the products that enter and leave a tick.
+
+A tick is `gates = bias + W_input u + W_context context` (first tick of a segment) or `bias + W_input u + W_hidden h`
+(every other), then activations that each cell supplies. Differentiating ticks by hand splits in three:
+
+    coefficients   everything that does not depend on the recurrence, once for many ticks
+    sweep          the loop backward through time, with only what is truly sequential in it
+    add_gradients  one product for many ticks and each weight
+
+Shapes are (tick, row, feature). `gates` holds `self.gate_blocks` blocks of `hidden_size` columns; the input's products go
+into the columns `input_columns`, the recurrent one into `hidden_columns` (they differ for the GRU only).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from hrnn.cells.contract import CellState
+
+
+@dataclass
+class Weights:
+    """A cell's weights as its ticks read them, made once for many ticks. The forward ones are scaled, see `scale`."""
+
+    table: Tensor | None  # tokens: (vocabulary, gates), biases included
+    input: Any  # vectors: (input_size, input gates); None for tokens
+    bias: Tensor  # (gates,)
+    context: Any  # (context_size, input gates); None at the top
+    hidden: Tensor  # (hidden_size, hidden gates)
+    back_input: Tensor  # (input gates, input_size), unscaled, as are the next two
+    back_context: Any
+    back_hidden: Tensor
+
+
+class BuiltinCell(nn.Module):
+    """Parameters in the layout of `torch.nn.LSTM` and its kin, with one bias where theirs have two that only add up."""
+
+    gate_blocks: ClassVar[int]  # blocks of hidden_size columns that a tick computes
+    input_blocks: ClassVar[slice]  # which of them the input, the context and the bias enter
+    hidden_blocks: ClassVar[slice]  # which of them the recurrent product enters
+    state_parts: ClassVar[int]  # tensors in the cell's state, the hidden state first
+    scratch_parts: ClassVar[int]  # further tensors of the state's size that a tick keeps for its differentiation
+
+    def __init__(self, input_size: int, context_size: int, hidden_size: int, tokens: bool):
+        super().__init__()
+        self.input_size, self.context_size, self.hidden_size, self.tokens = (
+            input_size,
+            context_size,
+            hidden_size,
+            tokens,
+        )
+        size = hidden_size
+        self.input_columns = slice(self.input_blocks.start * size, self.input_blocks.stop * size)
+        self.hidden_columns = slice(self.hidden_blocks.start * size, self.hidden_blocks.stop * size)
+        entering = self.input_columns.stop - self.input_columns.start
+        recurrent = self.hidden_columns.stop - self.hidden_columns.start
+        self.weight_input = nn.Parameter(torch.empty(entering, input_size))
+        self.weight_context = nn.Parameter(torch.empty(entering, context_size)) if context_size else None
+        self.weight_hidden = nn.Parameter(torch.empty(recurrent, size))
+        self.bias = nn.Parameter(torch.empty(entering))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform in plus or minus one over the root of the hidden size, as in torch; the cells adjust their biases."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def initial_state(self, batch: int) -> CellState:
+        """The state of `batch` rows before their first tick: zeros."""
+        return tuple(self.weight_hidden.new_zeros(batch, self.hidden_size) for _ in range(self.state_parts))
+
+    # What a cell supplies.
+
+    def scale(self) -> Tensor | None:
+        """Factors (gates,) on the gates' inputs that turn all activations into one sigmoid, or None."""
+        return None
+
+    def extra_bias(self) -> Tensor | None:
+        """The bias of the gate columns that the input does not enter, or None where it enters all."""
+        return None
+
+    def views(self, gates: Tensor, before: CellState, after: CellState, scratch: CellState) -> tuple[Tensor, ...]:
+        """The tensors that `activate` wants for one tick, cut out of the buffers."""
+        raise TypeError("a built-in cell defines views()")
+
+    def activate(self, views: tuple[Tensor, ...]) -> None:
+        """From summed products in `gates` and the state before to the state after, all in place."""
+        raise TypeError("a built-in cell defines activate()")
+
+    def coefficients(self, gates: Tensor, before: CellState, scratch: CellState, out: Tensor) -> Any:
+        """Write into `out`, of the shape of `gates`, what `sweep` multiplies by; return what else it needs."""
+        raise TypeError("a built-in cell defines coefficients()")
+
+    def sweep(
+        self, out: Tensor, extra: Any, d_hidden: Tensor, back_hidden: Tensor, carry: CellState, keep: Tensor | None
+    ) -> None:
+        """Backward through the ticks of a block: turn coefficients in `out` into gradients of the gates' inputs.
+
+        d_hidden (ticks, rows, hidden) is the gradient that reaches each hidden state from outside and is added to. `carry`
+        is the gradient of the state after the last tick, part by part without the hidden state, and becomes that of the
+        state before the first. `keep` (ticks, rows, 1) is zero where a tick starts a segment.
+        """
+        raise TypeError("a built-in cell defines sweep()")
+
+    def carry_hidden(self, out: Tensor, extra: Any, d_hidden: Tensor, back_hidden: Tensor) -> Tensor:
+        """The gradient (rows, hidden) of the hidden state before the block's first tick."""
+        return torch.mm(out[0][:, self.hidden_columns], back_hidden)
+
+    # Products.
+
+    def prepare(self) -> Weights:
+        """Weights for many ticks; to be made again when the parameters have changed."""
+        with torch.no_grad():
+            scale, extra = self.scale(), self.extra_bias()
+            weight_input, weight_hidden = self.weight_input.detach(), self.weight_hidden.detach()
+            context = None if self.weight_context is None else self.weight_context.detach()
+            bias = self.bias.detach() if extra is None else torch.cat([extra.detach(), self.bias.detach()])
+            entering, forward_context, recurrent = weight_input, context, weight_hidden
+            if scale is not None:
+                entering, recurrent, bias = weight_input * scale[:, None], weight_hidden * scale[:, None], bias * scale
+                forward_context = None if context is None else context * scale[:, None]
+            table = None
+            if self.tokens:
+                table = bias.expand(self.input_size, -1).clone()
+                table[:, self.input_columns] += entering.t()
+            return Weights(
+                table=table,
+                input=None if self.tokens else entering.t(),
+                bias=bias,
+                context=None if forward_context is None else forward_context.t(),
+                hidden=recurrent.t(),
+                back_input=weight_input,
+                back_context=context,
+                back_hidden=weight_hidden,
+            )
+
+    def enter(self, weights: Weights, inputs: Tensor, gates: Tensor) -> None:
+        """Fill `gates` (n, gates) with biases and the products of `inputs` (n,) or (n, input_size)."""
+        if weights.table is not None:
+            torch.index_select(weights.table, 0, inputs, out=gates)
+        elif self.extra_bias() is None:
+            torch.addmm(weights.bias, inputs, weights.input, out=gates)
+        else:
+            gates.copy_(weights.bias.expand_as(gates))
+            gates[:, self.input_columns].addmm_(inputs, weights.input)
+
+    def zero_gradients(self) -> dict[str, Tensor]:
+        """Private buffers that gradients are gathered in; `gradients` turns them into the parameters' own."""
+        buffers = {name: torch.zeros_like(parameter) for name, parameter in self.named_parameters()}
+        if self.tokens:  # rows are added to, so they must be rows
+            buffers["weight_input"] = self.weight_input.new_zeros(self.input_size, self.weight_input.shape[0])
+        return buffers
+
+    def add_gradients(self, buffers: dict[str, Tensor], d_gates: Tensor, inputs: Tensor, before: Tensor | None) -> None:
+        """Add what n ticks contribute: d_gates (n, gates), inputs (n, ...), before (n, hidden) the hidden states before."""
+        entering = d_gates[:, self.input_columns]
+        if self.tokens:  # the bias is the sum over the vocabulary: see `gradients`
+            buffers["weight_input"].index_add_(0, inputs, entering)
+        else:
+            buffers["weight_input"].addmm_(entering.t(), inputs)
+            buffers["bias"].add_(entering.sum(0))
+        if before is not None:
+            self.add_hidden_gradients(buffers, d_gates, before)
+
+    def add_hidden_gradients(self, buffers: dict[str, Tensor], d_gates: Tensor, before: Tensor) -> None:
+        """The recurrent weights' share of `add_gradients`."""
+        buffers["weight_hidden"].addmm_(d_gates[:, self.hidden_columns].t(), before)
+
+    def add_context_gradients(self, buffers: dict[str, Tensor], d_gates: Tensor, context: Tensor) -> None:
+        """Add what the first ticks of segments contribute: d_gates (n, gates), context (n, context_size)."""
+        buffers["weight_context"].addmm_(d_gates[:, self.input_columns].t(), context)
+
+    def gradients(self, buffers: dict[str, Tensor]) -> dict[Tensor, Tensor]:
+        """Each parameter's gradient from the gathered buffers."""
+        if self.tokens:
+            table = buffers["weight_input"]
+            buffers = {**buffers, "weight_input": table.t(), "bias": table.sum(0)}
+        return {parameter: buffers[name] for name, parameter in self.named_parameters()}
+
+    # The slow, literal tick, differentiable by autograd, for rows that each go their own way.
+
+    def tick(
+        self, inputs: Tensor, state: CellState, first: Tensor | None, rows: Tensor | None, context: Tensor | None
+    ) -> CellState:
+        """One tick of some rows, under autograd; arguments as in `UserCell.tick`."""
+        if first is not None:
+            state = tuple(s.masked_fill(first, 0.0) for s in state)
+        entered = (
+            F.embedding(inputs, self.weight_input.t()) + self.bias
+            if self.tokens
+            else F.linear(inputs, self.weight_input, self.bias)
+        )
+        if context is not None:
+            assert self.weight_context is not None
+            product = F.linear(context, self.weight_context)
+            entered = entered + product if rows is None else entered.index_add(0, rows, product)
+        return self.literal(entered, F.linear(state[0], self.weight_hidden), state)
+
+    def literal(self, entered: Tensor, recurrent: Tensor, state: CellState) -> CellState:
+        """The textbook equations: the input's products (rows, input gates), the recurrent ones, the state before."""
+        raise TypeError("a built-in cell defines literal()")

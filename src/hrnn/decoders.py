@@ -1,0 +1,105 @@
+"""Local losses: a small network must recover a level's recent inputs from the one hidden state that it sends up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+INDICES = ("sampled", "all")
+
+
+class Decoder(nn.Module):
+    """Feed-forward, from a summary and an index j in 1..reach to the level's j-th most recent input.
+
+    outputs: how many numbers an input has, or symbols where `tokens`. `layers` counts weight layers, so that the paper's
+    two-layer network is one hidden layer of `units` and an output layer. The one-hot index enters the first layer; its
+    product is a row of `index`, and the summary's product is shared by all indices.
+    """
+
+    def __init__(
+        self,
+        summary: int,
+        outputs: int,
+        reach: int,
+        *,
+        tokens: bool,
+        layers: int = 2,
+        units: int = 256,
+        indices: str = "sampled",
+    ):
+        super().__init__()
+        self.reach, self.tokens, self.indices = reach, tokens, indices
+        sizes = [summary, *[units] * (layers - 1), outputs]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.index = nn.Parameter(torch.empty(reach, sizes[1]))
+        bound = (summary + reach) ** -0.5  # both parts of the first layer as one layer over their concatenation
+        first = self.layers[0]
+        assert isinstance(first, nn.Linear)
+        for parameter in (first.weight, first.bias, self.index):
+            nn.init.uniform_(parameter, -bound, bound)
+
+    def draw(self, seed: int, level: int, row: Tensor, ordinal: Tensor, ticks: Tensor | int) -> Tensor:
+        """The indices (m, n) to decode for n segments: m is 1 or reach. `ticks` is how many inputs each segment had;
+        indices beyond them or beyond the reach are not drawn, or, where all are decoded, do not count."""
+        if self.indices == "all":
+            return torch.arange(1, self.reach + 1, device=row.device)[:, None].expand(-1, row.shape[0])
+        most = torch.as_tensor(ticks, device=row.device).clamp(max=self.reach)
+        return (segment_hash(seed, level, row, ordinal) % most + 1)[None]
+
+    def forward(self, summary: Tensor, index: Tensor) -> Tensor:
+        """summary (n, hidden) and index (m, n) to (m, n, outputs): logits of tokens, or vectors."""
+        x = self.layers[0](summary) + F.embedding(index - 1, self.index)
+        for layer in list(self.layers)[1:]:
+            x = layer(F.relu(x))
+        return x
+
+    def loss(self, summary: Tensor, index: Tensor, targets: Tensor, ticks: Tensor | int) -> Tensor:
+        """The local loss (n,) of n segments, the mean over decoded indices and features. targets: (m, n, ...)."""
+        decoded = self(summary, index)
+        if self.tokens:
+            values = F.cross_entropy(decoded.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
+        else:
+            values = (decoded - targets).square().mean(-1)
+        if index.shape[0] == 1:
+            return values[0]
+        if isinstance(ticks, int) and ticks >= self.reach:
+            return values.mean(0)
+        counts = index <= ticks
+        return values.where(counts, 0.0).sum(0) / counts.sum(0)
+
+
+def segment_hash(seed: int, level: int, row: Tensor, ordinal: Tensor) -> Tensor:
+    """A non-negative 63-bit hash of each segment, whatever order, batch or process it is computed in (splitmix64)."""
+    x = _mix(row.new_full((), seed))
+    for part in (level, row, ordinal):
+        x = _mix(x + part)
+    return x & 0x7FFFFFFFFFFFFFFF
+
+
+_GOLDEN = 0x9E3779B97F4A7C15 - 2**64
+
+
+def _mix(x: Tensor) -> Tensor:
+    x = x + _GOLDEN
+    x = (x ^ _shift(x, 30)) * (0xBF58476D1CE4E5B9 - 2**64)
+    x = (x ^ _shift(x, 27)) * (0x94D049BB133111EB - 2**64)
+    return x ^ _shift(x, 31)
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """Logical shift to the right: torch's keeps the sign."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def per_level(name: str, value: object, levels: int) -> list:
+    """One entry for each level below the top, from one value for all or a list."""
+    entries = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * levels
+    if len(entries) != levels:
+        raise ValueError(
+            f"{name} has {len(entries)} entries for {levels} levels below the top; give one for each, or one for all"
+        )
+    return entries

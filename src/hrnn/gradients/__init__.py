@@ -1,0 +1,7 @@
+"""How the gradient of a window is computed: true or restricted, one signature. The README here derives it."""
+
+from hrnn.gradients.full import Full
+from hrnn.gradients.restricted import Restricted
+from hrnn.gradients.window import Chunk, Differentiated, Result
+
+__all__ = ["Chunk", "Differentiated", "Full", "Restricted", "Result"]

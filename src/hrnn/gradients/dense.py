@@ -1,0 +1,226 @@
+"""Restricted gradients where all rows tick together: the fast path for built-in cells and fixed periods.
+
+Each level has a tape. At a boundary the tapes of the segments that end run backward, from the bottom up: each gives the
+gradient of the context that it started from, which is added to the tape above at the tick that sent it. Then the levels that
+tick do so, from the top down, and the lowest one runs to its next boundary. The end of the window closes every tape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from hrnn.cells import BuiltinCell, CellState
+from hrnn.cells.block import BACKWARD_TICKS, Block, workspace
+from hrnn.forward import Ended, advanced, cleared
+from hrnn.gradients.objective import Objective
+from hrnn.gradients.window import Chunk, Differentiated, Window
+from hrnn.segments import pieces
+from hrnn.state import State
+
+
+class Tape:
+    """A level's ticks since it was last differentiated, in buffers that are used again and again.
+
+    A level below the top needs `slots` = its period, where a tick's slot is its place in the segment. The top, whose
+    segment is the window, gets further blocks of `slots` as it goes.
+    """
+
+    def __init__(self, cell: BuiltinCell, rows: int, slots: int):
+        self.cell, self.rows, self.slots = cell, rows, slots
+        self.weights = cell.prepare()
+        self.buffers = cell.zero_gradients()
+        self.blocks: list[Block] = []
+        self.d_hidden: list[Tensor] = []
+        self.start = self.stop = 0
+        self.fresh = False
+        self._workspace = workspace(cell, slots, rows)
+        self._grow()
+
+    def _grow(self) -> None:
+        self.blocks.append(Block(self.cell, self.slots, self.rows))
+        self.d_hidden.append(self.cell.weight_hidden.new_empty(self.slots, self.rows, self.cell.hidden_size))
+
+    def begin(self, slot: int, state: CellState | None) -> None:
+        """Start empty before tick `slot`, from a state of earlier, or, with None, from zero at the start of a segment."""
+        self.start = self.stop = slot
+        self.fresh = state is None
+        self.blocks[0].set_state(slot, state)
+
+    @property
+    def state(self) -> CellState:
+        """The level's state now: a view of the buffers."""
+        block, slot = divmod(self.stop - 1, self.slots) if self.stop else (0, -1)
+        return self.blocks[block].state(slot + 1)
+
+    def push(self, inputs: Tensor, context: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Tick n times on inputs (n, rows, ...): gives views of the hidden states after, (m, rows, hidden), and of where
+        their gradients go, as often as the ticks fill a block. `context` is for the tape's first tick."""
+        done = 0
+        while done < inputs.shape[0]:
+            index, slot = divmod(self.stop, self.slots)
+            if index == len(self.blocks):
+                self._grow()
+            block = self.blocks[index]
+            if index and slot == 0:
+                block.set_state(0, self.blocks[index - 1].state(self.slots))
+            count = min(self.slots - slot, inputs.shape[0] - done)
+            block.inputs[slot : slot + count].copy_(inputs[done : done + count])
+            fresh = self.fresh and self.stop == self.start
+            block.run(self.weights, slot, slot + count, fresh, context if fresh else None)
+            self.stop += count
+            done += count
+            yield block.states[0][slot + 1 : slot + count + 1], self.d_hidden[index][slot : slot + count]
+
+    def tick(self, inputs: Tensor, context: Tensor | None) -> None:
+        """One tick on inputs (rows, input_size), with no gradient on its hidden state as yet."""
+        for _, d_hidden in self.push(inputs[None], context):
+            d_hidden.zero_()
+
+    def add(self, gradient: Tensor) -> None:
+        """Add to the gradient (rows, hidden) of the hidden state after the last tick."""
+        block, slot = divmod(self.stop - 1, self.slots)
+        self.d_hidden[block][slot].add_(gradient)
+
+    def backward(self, d_inputs: Tensor | None = None) -> Tensor | None:
+        """Differentiate all ticks; the gradient of the context, if one entered. d_inputs (ticks, rows, ...) is filled."""
+        carry = [part.new_zeros(self.rows, self.cell.hidden_size) for part in self.blocks[0].states]
+        for index in range((self.stop - 1) // self.slots, -1, -1):
+            start = self.start if index == 0 else 0
+            stop = min(self.stop - index * self.slots, self.slots)
+            part = None
+            if d_inputs is not None:
+                offset = index * self.slots + start - self.start
+                part = d_inputs[offset : offset + stop - start]
+            self.blocks[index].backward(
+                self.weights, self.buffers, start, stop, self.d_hidden[index], carry, self._workspace,
+                fresh=self.fresh and index == 0, d_inputs=part,
+            )  # fmt: skip
+        return carry[0] if self.fresh and self.blocks[0].context is not None else None
+
+
+class Dense:
+    """One window, all rows in phase."""
+
+    def __init__(
+        self,
+        window: Window,
+        objective: Objective,
+        position: list[int],
+        on_segment: Callable[[Differentiated], None] | None,
+    ):
+        model, state = window.model, window.state
+        self.window, self.objective, self.on_segment = window, objective, on_segment
+        self.periods = [p for p in model.periods if isinstance(p, int)]
+        self.position, self.before = position, list(position)
+        self.row, self.clock = state.row, state.clock
+        self.ordinal = state.clock.ordinal.clone()
+        self.everyone = torch.arange(state.batch, device=state.row.device)
+        self.steps = 0
+        self.tapes: list[Tape] = []
+        for level, cell in enumerate(model.cells):
+            assert isinstance(cell, BuiltinCell)
+            below = level < len(self.periods)
+            tape = Tape(cell, state.batch, self.periods[level] if below else BACKWARD_TICKS)
+            place = position[level] if below else 0
+            tape.begin(place, state.cells[level])
+            if below and place and state.history:
+                tape.blocks[0].inputs[:place].copy_(state.history[level][:place])
+            self.tapes.append(tape)
+        self.d_x = None if window.given_x is None else torch.zeros_like(window.given_x)
+        if self.d_x is not None and model.batch_first:
+            self.d_x = self.d_x.transpose(0, 1)
+
+    def run(self) -> State:
+        """Everything: forward, backward, and the state after the window. Gradients are in the objective's `gathered`."""
+        for chunk in self.window:
+            for piece in pieces(self.periods, self.position, chunk.x.shape[0]):
+                for level in range(piece.ticking):
+                    self._close(level, level in piece.ended)
+                self.ordinal[:, : piece.ticking] += 1
+                for level in range(piece.ticking, -1, -1):
+                    context = None
+                    if level < piece.ticking:
+                        self.tapes[level].begin(0, None)
+                        context = self.tapes[level + 1].state[0]
+                    if level:
+                        self.tapes[level].tick(self.tapes[level - 1].state[0], context)
+                self._lowest(chunk, piece.start, piece.stop, context)
+        for level in range(len(self.tapes)):
+            self._close(level, level < len(self.periods) and self.position[level] == self.periods[level])
+        for tape in self.tapes:
+            for parameter, gradient in tape.cell.gradients(tape.buffers).items():
+                self.objective.gathered.add(parameter, gradient)
+        if self.d_x is not None and self.window.given_x is not None:
+            d_x = self.d_x.transpose(0, 1) if self.window.model.batch_first else self.d_x
+            self.objective.gathered.add(self.window.given_x, d_x)
+        return self._state()
+
+    def _lowest(self, chunk: Chunk, start: int, stop: int, context: Tensor | None) -> None:
+        for hidden, d_hidden in self.tapes[0].push(chunk.x[start:stop].detach(), context):
+            end = start + hidden.shape[0]
+            leaf = hidden.detach().requires_grad_()
+            with torch.enable_grad():
+                loss = self.objective.task(
+                    leaf,
+                    None if chunk.y is None else chunk.y[start:end],
+                    None if chunk.mask is None else chunk.mask[start:end],
+                )
+            gradient = self.objective.differentiate(loss, leaf)
+            if gradient is None:
+                d_hidden.zero_()
+            else:
+                d_hidden.copy_(gradient)
+            self.steps += hidden.shape[0]
+            start = end
+
+    def _close(self, level: int, complete: bool) -> None:
+        """Differentiate a level's ticks, all losses that depend on them being known."""
+        tape = self.tapes[level]
+        if tape.stop == tape.start:
+            return
+        if complete and self.window.betas[level]:
+            self._local_loss(level)
+        d_inputs = None
+        if level == 0 and self.d_x is not None:
+            d_inputs = self.d_x[self.steps - (tape.stop - tape.start) : self.steps]
+        d_context = tape.backward(d_inputs)
+        if d_context is not None:
+            self.tapes[level + 1].add(d_context)
+        if self.on_segment is not None:
+            self.on_segment(Differentiated(level, self.steps, lambda: tape.cell.gradients(tape.buffers)))
+        tape.start = tape.stop  # empty; the state stays readable, it is the summary
+
+    def _local_loss(self, level: int) -> None:
+        tape, period = self.tapes[level], self.periods[level]
+        inputs = tape.blocks[0].inputs
+        leaf = tape.state[0].detach().requires_grad_()
+        ended = Ended(
+            level,
+            leaf,
+            self.row,
+            self.ordinal[:, level] - 1,
+            period,
+            math.prod(self.periods[: level + 1]),
+            lambda index: inputs[period - index, self.everyone],
+        )
+        with torch.enable_grad():
+            loss = self.objective.local_loss(ended)
+        gradient = self.objective.differentiate(loss, leaf)
+        assert gradient is not None
+        tape.add(gradient)
+
+    def _state(self) -> State:
+        clock = advanced(self.periods, self.clock, self.before, self.position, self.steps)
+        if self.periods:
+            clock = replace(clock, position=clock.position % torch.tensor(self.periods, device=self.row.device))
+        clock = replace(clock, ticked=torch.zeros_like(clock.ticked))
+        cells = tuple(tuple(part.clone() for part in tape.state) for tape in self.tapes)
+        history = tuple(
+            cleared(self.tapes[i].blocks[0].inputs, clock.position[:, i]) for i in range(len(self.window.state.history))
+        )
+        return State(cells, clock, self.row, history)

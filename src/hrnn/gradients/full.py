@@ -1,0 +1,80 @@
+"""`Full`: true gradients over the window, by autograd. Memory grows with the window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from hrnn.forward import Ended, Run
+from hrnn.gradients.objective import Objective, leaves
+from hrnn.gradients.window import Chunk, Differentiated, Loss, Result, Window
+from hrnn.hierarchy import HRNN
+from hrnn.state import State
+
+
+class Full:
+    """True gradients: backpropagation through the whole window, upward edges included."""
+
+    def backward(
+        self,
+        model: HRNN,
+        x: Tensor | Iterable[Chunk],
+        y: Tensor | None = None,
+        *,
+        loss: Loss,
+        betas: Sequence[float] | None = None,
+        state: State | None = None,
+        mask: Tensor | None = None,
+        boundaries: Tensor | None = None,
+        lengths: Tensor | Sequence[int] | None = None,
+        reset: Tensor | None = None,
+        weight: float | None = None,
+        local_weight: float | None = None,
+        generator: torch.Generator | None = None,
+        on_segment: Callable[[Differentiated], None] | None = None,
+    ) -> Result:
+        """Run one window forward and backward; arguments and result as in `Restricted.backward`. `on_segment` is told of
+        every level once, at the end."""
+        window = Window(
+            model, x, y, loss=loss, betas=betas, state=state, mask=mask, boundaries=boundaries, lengths=lengths,
+            reset=reset, weight=weight, local_weight=local_weight, generator=generator,
+        )  # fmt: skip
+        objective = Objective(window, loss)
+        terms: list[Tensor] = []
+        heads: dict[Tensor, None] = {}
+
+        def listen(ended: Ended) -> None:
+            term = objective.local_loss(ended)
+            if term is not None:
+                terms.append(term)
+
+        with torch.enable_grad():
+            run = Run(model, window.state, listen if any(window.betas) else None)
+            steps = 0
+            for chunk in window:
+                output = run.feed(chunk.x, chunk.boundaries, chunk.lengths, chunk.reset)
+                steps += output.shape[0]
+                term = objective.task(output, chunk.y, chunk.mask)
+                if term is not None:
+                    terms.append(term)
+                    heads |= dict.fromkeys(leaves([term], stop=output))
+            after = run.close().detach()
+            gathered = objective.gathered
+            wanted: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+            if window.given_x is not None:
+                wanted.append(window.given_x)
+            wanted += [leaf for leaf in heads if all(leaf is not other for other in wanted)]
+            loss_terms = [term for term in terms if term.requires_grad]
+            if loss_terms and wanted:
+                gradients = torch.autograd.grad(loss_terms, wanted, allow_unused=True)
+                for leaf, gradient in zip(wanted, gradients, strict=True):
+                    gathered.add(leaf, gradient)
+        if on_segment is not None:
+            for level, cell in enumerate(model.cells):
+                own = [p for p in cell.parameters() if p in gathered.sums]
+                on_segment(Differentiated(level, steps, partial(gathered.only, own)))
+        gathered.commit()
+        return objective.result(after)

@@ -1,0 +1,273 @@
+"""Ticks of rows that each go their own way: a record for every tick of every row, in the order of time.
+
+A log runs ticks forward into records and later differentiates some of them: `BuiltinLog` by hand, on records gathered so that
+the rows' ticks stand in line, `UserLog` by autograd, tick by tick. Both have the same verbs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hrnn.cells import BuiltinCell, CellState, UserCell
+from hrnn.cells.block import BACKWARD_TICKS
+
+
+class Log:
+    """What both kinds share: for each record what came in, the hidden state after it, and the gradient of that.
+
+    state:    the level's state now, all rows
+    inputs:   (records, ...), hidden and d_hidden: (records, hidden)
+    """
+
+    def __init__(self, cell: BuiltinCell | UserCell, state: CellState):
+        self.state = tuple(part.clone() for part in state)
+        self.count = 0
+        self.inputs = state[0].new_empty(0, *(() if cell.tokens else (cell.input_size,)))
+        if cell.tokens:
+            self.inputs = self.inputs.long()
+        self.hidden = state[0].new_empty(0, cell.hidden_size)
+        self.d_hidden = state[0].new_empty(0, cell.hidden_size)
+        self.names = ["inputs", "hidden", "d_hidden"]
+
+    def reserve(self, count: int, exact: bool) -> None:
+        """Make room for `count` more records; without `exact`, for some beyond, so that it need not be done often."""
+        needed = self.count + count
+        if needed <= self.hidden.shape[0]:
+            return
+        size = needed if exact else max(needed, self.hidden.shape[0] * 3 // 2)
+        for name in self.names:
+            old = getattr(self, name)
+            new = old.new_empty(size, *old.shape[1:])
+            new[: self.count] = old[: self.count]
+            setattr(self, name, new)
+
+    def keep(self, records: Tensor) -> None:
+        """Forget all but these records (n,), which are numbered anew in this order."""
+        for name in self.names:
+            buffer = getattr(self, name)
+            buffer[: len(records)] = buffer[records]
+        self.count = len(records)
+
+
+class BuiltinLog(Log):
+    """The records of a built-in cell."""
+
+    def __init__(self, cell: BuiltinCell, state: CellState):
+        super().__init__(cell, state)
+        self.cell = cell
+        self.weights = cell.prepare()
+        self.buffers = cell.zero_gradients()
+        new = state[0].new_empty
+        self.gates = new(0, cell.gate_blocks * cell.hidden_size)
+        self.names.append("gates")
+        for kind, parts in (("before", cell.state_parts), ("scratch", cell.scratch_parts)):
+            for part in range(parts):
+                setattr(self, f"{kind}{part}", new(0, cell.hidden_size))
+                self.names.append(f"{kind}{part}")
+
+    def _cut(self, kind: str, parts: int, at: Any) -> CellState:
+        return tuple(getattr(self, f"{kind}{part}")[at] for part in range(parts))
+
+    def enter(self, inputs: Tensor) -> None:
+        """The inputs (n, ...) of the next n records, all known beforehand."""
+        at = slice(self.count, self.count + inputs.shape[0])
+        self.inputs[at] = inputs
+        self.cell.enter(self.weights, self.inputs[at], self.gates[at])
+
+    def tick(
+        self,
+        rows: Tensor | None,
+        inputs: Tensor | None,
+        keep: Tensor | None,
+        where: Tensor | None,
+        context: Tensor | None,
+    ) -> Tensor:
+        """One tick of `rows` (None: all) and its hidden states (n, hidden). inputs: None where `enter` had them. keep (n, 1):
+        zero where a segment starts. context (m, context) is for the ticks numbered by `where` (None: all)."""
+        cell = self.cell
+        n = self.state[0].shape[0] if rows is None else len(rows)
+        at = slice(self.count, self.count + n)
+        if inputs is not None:
+            self.enter(inputs)
+        before = self._cut("before", cell.state_parts, at)
+        for part, out in zip(self.state, before, strict=True):
+            if rows is None:
+                out.copy_(part)
+            else:
+                torch.index_select(part, 0, rows, out=out)
+            if keep is not None:
+                out.mul_(keep)
+        gates = self.gates[at]
+        gates[:, cell.hidden_columns].addmm_(before[0], self.weights.hidden)
+        if context is not None:
+            product = torch.mm(context, self.weights.context)
+            entering = gates[:, cell.input_columns]
+            if where is None:
+                entering.add_(product)
+            else:
+                entering.index_add_(0, where, product)
+        hidden = self.hidden[at]
+        after = self.state if rows is None else (hidden, *(torch.empty_like(hidden) for _ in self.state[1:]))
+        cell.activate(cell.views(gates, before, after, self._cut("scratch", cell.scratch_parts, at)))
+        if rows is None:
+            hidden.copy_(self.state[0])
+        else:
+            for part, new in zip(self.state, after, strict=True):
+                part.index_copy_(0, rows, new)
+        self.d_hidden[at] = 0
+        self.count += n
+        return hidden
+
+    def sweep(self, order: Tensor, first: Tensor, parent: Tensor, above: Log | None, d_inputs: Tensor | None) -> None:
+        """Differentiate records. order (ticks, rows): the record that is each row's next tick, -1 where there is none. first
+        and parent (records,): which start a segment, and the record above whose hidden state was their context. `above` gets
+        the gradient of contexts, d_inputs (records, input_size) that of the inputs."""
+        cell = self.cell
+        ticks, rows = order.shape
+        straight = order.numel() == self.count and bool(
+            (order.flatten() == torch.arange(self.count, device=order.device)).all()
+        )
+        carry = [self.hidden.new_zeros(rows, cell.hidden_size) for _ in self.state]
+        space = self.gates.new_empty(min(ticks, BACKWARD_TICKS), rows, self.gates.shape[1])
+        for stop in range(ticks, 0, -BACKWARD_TICKS):
+            start = max(0, stop - BACKWARD_TICKS)
+            records = order[start:stop].flatten()
+            at: Any = slice(start * rows, stop * rows) if straight else records.clamp(min=0)
+            shape = (stop - start, rows, -1)
+            gates = self.gates[at].view(shape)
+            before = tuple(part.view(shape) for part in self._cut("before", cell.state_parts, at))
+            scratch = tuple(part.view(shape) for part in self._cut("scratch", cell.scratch_parts, at))
+            d_hidden = self.d_hidden[at].view(shape)
+            starts = first[at].view(stop - start, rows)
+            if not straight:
+                missing = (records < 0).view(stop - start, rows)
+                d_hidden.masked_fill_(missing[..., None], 0.0)
+                starts = starts & ~missing
+            keep = (~starts)[..., None].to(gates.dtype)
+            out = space[: stop - start]
+            d_hidden[-1].add_(carry[0])
+            extra = cell.coefficients(gates, before, scratch, out)
+            cell.sweep(out, extra, d_hidden, self.weights.back_hidden, tuple(carry[1:]), keep)
+            carry[0] = cell.carry_hidden(out, extra, d_hidden, self.weights.back_hidden).mul_(keep[0])
+            flat = out.flatten(0, 1)
+            cell.add_gradients(self.buffers, flat, self.inputs[at], before[0].flatten(0, 1))
+            if d_inputs is not None:
+                d_inputs.index_add_(0, records.clamp(min=0), torch.mm(flat[:, cell.input_columns], self.weights.back_input))
+            if above is not None:
+                which = starts.flatten().nonzero()[:, 0]
+                sender = parent[records[which]]
+                cell.add_context_gradients(self.buffers, flat[which], above.hidden[sender])
+                above.d_hidden.index_add_(0, sender, torch.mm(flat[which][:, cell.input_columns], self.weights.back_context))
+
+    def gradients(self) -> dict[Tensor, Tensor]:
+        return self.cell.gradients(self.buffers)
+
+
+@dataclass
+class _Tick:
+    records: Tensor  # (n,), -1 for those that are done
+    rows: Tensor  # (n,)
+    state: CellState  # leaves
+    inputs: Tensor
+    context: Tensor | None
+    context_at: Tensor | None  # which of the n ticks the context was for, None: all
+    after: CellState
+
+
+class UserLog(Log):
+    """The ticks of a user's cell: each has a graph of its own."""
+
+    def __init__(self, cell: UserCell, state: CellState, wants_inputs: bool):
+        super().__init__(cell, state)
+        self.cell, self.wants_inputs = cell, wants_inputs
+        self.parameters = [p for p in cell.parameters() if p.requires_grad]
+        self.sums: dict[Tensor, Tensor] = {}
+        self.ticks: list[_Tick] = []
+        self._entered: Tensor | None = None
+
+    def enter(self, inputs: Tensor) -> None:
+        """As in `BuiltinLog`."""
+        self.inputs[self.count : self.count + inputs.shape[0]] = inputs
+
+    def tick(
+        self,
+        rows: Tensor | None,
+        inputs: Tensor | None,
+        keep: Tensor | None,
+        where: Tensor | None,
+        context: Tensor | None,
+    ) -> Tensor:
+        """As in `BuiltinLog`."""
+        batch = self.state[0].shape[0]
+        which = torch.arange(batch, device=self.hidden.device) if rows is None else rows
+        at = slice(self.count, self.count + len(which))
+        if inputs is not None:
+            self.inputs[at] = inputs
+        with torch.enable_grad():
+            leaves = tuple(part[which].detach().requires_grad_(part.is_floating_point()) for part in self.state)
+            given = self.inputs[at].clone()
+            if self.wants_inputs:
+                given.requires_grad_()
+            sent = None if context is None else context.clone().requires_grad_()  # the log is written on
+            after = self.cell.tick(given, leaves, None if keep is None else keep == 0, where, sent)
+        for part, new in zip(self.state, after, strict=True):
+            part[which] = new.detach()
+        self.hidden[at] = after[0].detach()
+        self.d_hidden[at] = 0
+        records = torch.arange(at.start, at.stop, device=self.hidden.device)
+        self.ticks.append(_Tick(records, which, leaves, given, sent, where, after))
+        self.count = at.stop
+        return self.hidden[at]
+
+    def sweep(self, order: Tensor, first: Tensor, parent: Tensor, above: Log | None, d_inputs: Tensor | None) -> None:
+        """As in `BuiltinLog`, but in the order of time, last tick first."""
+        now = torch.zeros(self.count, dtype=torch.bool, device=self.hidden.device)
+        now[order[order >= 0]] = True
+        carry = tuple(torch.zeros_like(part) for part in self.state)
+        for tick in reversed(self.ticks):
+            active = (tick.records >= 0) & now[tick.records.clamp(min=0)]
+            if not bool(active.any()):
+                continue
+            upstream = [part[tick.rows] for part in carry]
+            upstream[0] = upstream[0] + self.d_hidden[tick.records.clamp(min=0)]
+            upstream = [g.masked_fill(~active.view(-1, *[1] * (g.dim() - 1)), 0.0) for g in upstream]
+            outputs = [(out, g) for out, g in zip(tick.after, upstream, strict=True) if out.requires_grad]
+            wanted = [*(leaf for leaf in tick.state if leaf.requires_grad), *self.parameters]
+            wanted += [tick.inputs] if self.wants_inputs else []
+            wanted += [] if tick.context is None else [tick.context]
+            left = bool(((tick.records >= 0) & ~active).any())
+            gradients = torch.autograd.grad(
+                [out for out, _ in outputs], wanted, [g for _, g in outputs], retain_graph=left, allow_unused=True
+            )
+            results = iter(gradients)
+            for part, leaf in zip(carry, tick.state, strict=True):
+                gradient = next(results) if leaf.requires_grad else None
+                rows = tick.rows[active]
+                part[rows] = 0 if gradient is None else gradient[active]
+            for parameter in self.parameters:
+                gradient = next(results)
+                if gradient is not None:
+                    self.sums[parameter] = gradient if parameter not in self.sums else self.sums[parameter] + gradient
+            d_given = next(results) if self.wants_inputs else None
+            if d_given is not None and d_inputs is not None:
+                d_inputs.index_add_(0, tick.records[active], d_given[active])
+            d_context = next(results) if tick.context is not None else None
+            if d_context is not None and above is not None:
+                at = torch.arange(len(tick.rows), device=active.device) if tick.context_at is None else tick.context_at
+                at_now = active[at]
+                above.d_hidden.index_add_(0, parent[tick.records[at[at_now]]], d_context[at_now])
+
+    def keep(self, records: Tensor) -> None:
+        renumbered = torch.full((self.count + 1,), -1, device=records.device)
+        renumbered[records] = torch.arange(len(records), device=records.device)
+        super().keep(records)
+        for tick in self.ticks:
+            tick.records = renumbered[tick.records]  # -1 picks the last, which is -1
+        self.ticks = [tick for tick in self.ticks if bool((tick.records >= 0).any())]
+
+    def gradients(self) -> dict[Tensor, Tensor]:
+        return dict(self.sums)

@@ -1,0 +1,131 @@
+"""The objective, the same for every method: the task's loss, and beta times each level's local loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from hrnn.forward import Ended
+from hrnn.gradients.window import Loss, Result, Window
+from hrnn.state import State
+
+
+class Gathered:
+    """Gradients of any leaf tensors, private until the window has succeeded."""
+
+    def __init__(self) -> None:
+        self.sums: dict[Tensor, Tensor] = {}
+
+    def add(self, leaf: Tensor, gradient: Tensor | None) -> None:
+        if gradient is None:
+            return
+        if leaf in self.sums:
+            self.sums[leaf] = self.sums[leaf] + gradient
+        else:
+            self.sums[leaf] = gradient
+
+    def only(self, leaves: Iterable[Tensor]) -> dict[Tensor, Tensor]:
+        """Those of some leaves."""
+        return {leaf: self.sums[leaf] for leaf in leaves}
+
+    def commit(self) -> None:
+        """Add them to `.grad`, as loss.backward() does."""
+        for leaf, gradient in self.sums.items():
+            if not leaf.requires_grad:
+                continue
+            if leaf.grad is None:
+                leaf.grad = gradient.detach().clone(memory_format=torch.contiguous_format)
+            else:
+                leaf.grad.add_(gradient)
+
+
+class Objective:
+    """Sums of losses and metrics over a window, and where its gradients are gathered."""
+
+    def __init__(self, window: Window, loss: Loss):
+        self.window, self.loss = window, loss
+        self.gathered = Gathered()
+        below = len(window.betas)
+        self.total = torch.zeros((), dtype=window.model.dtype, device=window.model.device)
+        self.local = [self.total if beta else self.total + float("nan") for beta in window.betas]
+        self.metrics: dict[str, Tensor] = {}
+        self.targets = 0
+        self.below = below
+
+    def task(self, output: Tensor, y: Tensor | None, mask: Tensor | None) -> Tensor | None:
+        """The weighted sum of the loss over the targets among output (steps, rows, hidden), with its graph; None if there
+        are none. Only positions with a target are shown to the loss: whole steps where all rows of a step have one, else
+        packed into a single step."""
+        if mask is not None:
+            if not bool(mask.any()):
+                return None
+            if not bool(mask.all()):
+                assert y is not None
+                whole = mask.all(1)
+                if bool((mask == whole[:, None]).all()):
+                    output, y = output[whole], y[whole]
+                else:
+                    output, y = output[mask][None], y[mask][None]
+        assert y is not None
+        result = self.loss(output, y)
+        values, metrics = result if isinstance(result, tuple) else (result, {})
+        shape = tuple(output.shape[:2])
+        if not isinstance(values, Tensor) or tuple(values.shape) != shape:
+            got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(
+                f"loss returned {got}; expected one value per step and row, {shape}, as reduction='none' gives: "
+                f"the library takes the mean over the whole window"
+            )
+        for name, value in metrics.items():
+            summed = value.detach().sum()
+            self.metrics[name] = self.metrics[name] + summed if name in self.metrics else summed
+        weighted = values.sum() * self.window.weight
+        self.total = self.total + weighted.detach()
+        self.targets += shape[0] * shape[1]
+        return weighted
+
+    def local_loss(self, ended: Ended) -> Tensor | None:
+        """beta times the weighted local loss of segments that ended, with its graph; None where beta is 0."""
+        window, level = self.window, ended.level
+        if not window.betas[level]:
+            return None
+        decoder = window.model.decoder(level)
+        index = decoder.draw(window.seed, level, ended.row, ended.ordinal, ended.ticks)
+        values = decoder.loss(ended.summary, index, ended.recent(index), ended.ticks)
+        weighted = (values * ended.span).sum() * window.local_weight
+        self.local[level] = self.local[level] + weighted.detach()
+        return weighted * window.betas[level]
+
+    def differentiate(self, loss: Tensor | None, leaf: Tensor) -> Tensor | None:
+        """Gather the gradients of every leaf that `loss` depends on, and return that of `leaf`."""
+        if loss is None or not loss.requires_grad:
+            return None
+        others = [other for other in leaves([loss]) if other is not leaf]
+        gradients = torch.autograd.grad(loss, [leaf, *others], allow_unused=True)
+        for other, gradient in zip(others, gradients[1:], strict=True):
+            self.gathered.add(other, gradient)
+        return gradients[0]
+
+    def result(self, state: State) -> Result:
+        local = torch.stack(self.local) if self.local else self.total.new_zeros(0)
+        return Result(state, self.total, local, self.metrics, self.targets)
+
+
+def leaves(tensors: Iterable[Tensor], stop: Tensor | None = None) -> list[Tensor]:
+    """The tensors that a graph would accumulate gradients in, without looking behind `stop`."""
+    found: dict[Tensor, None] = {}
+    seen = {stop.grad_fn if stop is not None else None, None}
+    stack = [tensor.grad_fn for tensor in tensors]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        assert node is not None
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            found[variable] = None
+        stack.extend(following for following, _ in node.next_functions)
+    return list(found)

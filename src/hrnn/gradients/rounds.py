@@ -1,0 +1,344 @@
+"""Restricted gradients where rows tick at different times, or cells are a user's: any boundaries, lengths, resets.
+
+The work goes in rounds. A round runs some steps forward in the order of time, slow levels computing only the rows that tick,
+each tick of each row leaving a record. Then one sweep, from the bottom level up, differentiates every segment that has
+completed, and only the records of unfinished segments stay for the next round. The end of the window completes everything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from hrnn.cells import BuiltinCell, UserCell
+from hrnn.forward import Ended, cleared
+from hrnn.gradients.logs import BuiltinLog, UserLog
+from hrnn.gradients.objective import Objective
+from hrnn.gradients.window import Chunk, Differentiated, Window
+from hrnn.segments import LevelSteps, Schedule, following, known_in_advance, reach_of, schedule
+from hrnn.state import State
+
+_COLUMNS = ("row", "tick", "first", "parent", "place", "step")
+
+
+class Records:
+    """The bookkeeping of one level's log: a column of integers for each record.
+
+    row; tick: how many ticks of the row were before it in this window; first: does it start a segment; parent: the record
+    above that ticked at the same step, for first ones; place: in the segment, ticks of earlier windows included; step.
+    """
+
+    def __init__(self, batch: int, device: torch.device):
+        self.columns = {name: torch.zeros(0, dtype=torch.int64, device=device) for name in _COLUMNS}
+        self.ticks = torch.zeros(batch, dtype=torch.int64, device=device)  # so far in the window
+        self.base = torch.zeros_like(self.ticks)  # tick of the oldest record kept
+        self.open = torch.zeros_like(self.ticks)  # tick at which the unfinished segment starts; `ticks` if there is none
+
+    def __getattr__(self, name: str) -> Tensor:
+        return self.columns[name]
+
+    def append(self, level: LevelSteps, parents: Tensor | None, step: int) -> slice:
+        """The records of one round; `parents` are those of its first ticks, in order. Returns which they are."""
+        start = self.row.shape[0]
+        order = torch.argsort(level.rows, stable=True)
+        counts = torch.bincount(level.rows, minlength=len(self.ticks))
+        within = torch.empty_like(level.rows)
+        within[order] = torch.arange(len(order), device=order.device) - torch.repeat_interleave(
+            counts.cumsum(0) - counts, counts
+        )
+        new = {
+            "row": level.rows,
+            "tick": self.ticks[level.rows] + within,
+            "first": level.first.long(),
+            "parent": torch.full_like(level.rows, -1),
+            "place": level.place,
+            "step": level.steps + step,
+        }
+        if parents is not None:
+            new["parent"][level.first] = parents
+        self.open.scatter_reduce_(0, level.rows[level.first], new["tick"][level.first], "amax")
+        self.columns = {name: torch.cat([self.columns[name], new[name]]) for name in _COLUMNS}
+        self.ticks = self.ticks + counts
+        return slice(start, start + len(level.rows))
+
+    def table(self) -> Tensor:
+        """(ticks, rows): the record of each row's ticks from `base` on, -1 where there is none."""
+        relative = self.tick - self.base[self.row]
+        height = int(relative.max()) + 1 if len(relative) else 0
+        table = torch.full((height, len(self.base)), -1, device=self.row.device)
+        table[relative, self.row] = torch.arange(len(self.row), device=self.row.device)
+        return table
+
+    def keep(self, records: Tensor) -> Tensor:
+        """Forget all but these; returns the new number of each old one, -1 for those forgotten."""
+        renumbered = torch.full_like(self.row, -1)
+        renumbered[records] = torch.arange(len(records), device=records.device)
+        self.columns = {name: column[records] for name, column in self.columns.items()}
+        return renumbered
+
+
+class Rounds:
+    """One window, row by row."""
+
+    def __init__(
+        self,
+        window: Window,
+        objective: Objective,
+        round_steps: int | None,
+        on_segment: Callable[[Differentiated], None] | None,
+    ):
+        model, state = window.model, window.state
+        self.window, self.objective, self.on_segment = window, objective, on_segment
+        self.periods, self.top = model.periods, len(model.cells) - 1
+        self.round_steps = round_steps or (4 * reach_of(self.periods[0]) if self.periods else 32)
+        self.advance = known_in_advance(self.periods)
+        self.clock, self.row, self.before = state.clock, state.row, state
+        self.plan: Schedule | None = None
+        self.steps = 0
+        self.d_x = None if window.given_x is None else torch.zeros_like(window.given_x)
+        if self.d_x is not None and model.batch_first:
+            self.d_x = self.d_x.transpose(0, 1)
+        self.logs: list[BuiltinLog | UserLog] = []
+        for level in range(self.top + 1):
+            cell = model.cell(level)
+            if isinstance(cell, UserCell):
+                self.logs.append(UserLog(cell, state.cells[level], level == 0 and self.d_x is not None))
+            else:
+                assert isinstance(cell, BuiltinCell)
+                self.logs.append(BuiltinLog(cell, state.cells[level]))
+        self.records = [Records(state.batch, self.row.device) for _ in self.logs]
+
+    def run(self) -> State:
+        """Everything: forward, backward, and the state after the window. Gradients are in the objective's `gathered`."""
+        for chunk in self.window:
+            for part, last in self._parts(chunk):
+                self._round(part, last)
+                self._sweep(final=False)
+        state = self._state()
+        assert self.plan is not None
+        for level in range(self.top):
+            if not self.advance[level]:
+                rows = self.plan.levels[level].closes.nonzero()[:, 0]
+                clock = self.plan.clock
+                self._local_loss(level, rows, self._last(level, rows), clock.ordinal[rows, level] - 1, clock.span[rows, level])
+        self._sweep(final=True)
+        for log in self.logs:
+            for parameter, gradient in log.gradients().items():
+                self.objective.gathered.add(parameter, gradient)
+        if self.d_x is not None and self.window.given_x is not None:
+            d_x = self.d_x.transpose(0, 1) if self.window.model.batch_first else self.d_x
+            self.objective.gathered.add(self.window.given_x, d_x)
+        return state
+
+    def _parts(self, chunk: Chunk) -> Iterator[tuple[Chunk, Tensor | None]]:
+        """The chunk cut into rounds, and with the last what is known of boundaries behind it. Where all rows are in phase, a
+        round ends with a segment of the lowest level."""
+        steps = chunk.x.shape[0]
+        position = self.clock.position
+        if chunk.reset is not None and bool(chunk.reset[0].all()) and not bool(chunk.reset[1:].any()):
+            position = torch.zeros_like(position)
+        elif chunk.reset is not None:
+            position = torch.full_like(position, -1)
+        in_phase = all(self.advance) and chunk.lengths is None and bool(((position == position[0]) & (position >= 0)).all())
+        size = reach_of(self.periods[0]) if in_phase and self.periods else self.round_steps
+        start = 0
+        stop = min(steps, size - int(position[0, 0]) % size if in_phase and self.periods else size)
+        while start < steps:
+            lengths = None if chunk.lengths is None else (chunk.lengths - start).clamp(0, stop - start)
+            part = Chunk(
+                chunk.x[start:stop].detach(),
+                None if chunk.y is None else chunk.y[start:stop],
+                None if chunk.mask is None else chunk.mask[start:stop],
+                None if chunk.boundaries is None else chunk.boundaries[start:stop],
+                lengths,
+                None if chunk.reset is None else chunk.reset[start:stop],
+            )
+            yield part, following(chunk.boundaries, chunk.lengths, steps) if stop == steps else None
+            start, stop = stop, min(steps, stop + size)
+
+    def _round(self, part: Chunk, behind: Tensor | None) -> None:
+        """Run steps forward and compute the losses that are known by then."""
+        steps, batch = part.x.shape[:2]
+        plan = self.plan = schedule(
+            self.periods,
+            self.clock,
+            steps,
+            boundaries=part.boundaries,
+            following=behind,
+            lengths=part.lengths,
+            reset=part.reset,
+        )
+        self.clock = plan.clock
+        added = self._append(plan)
+        for log, level in zip(self.logs, plan.levels, strict=True):
+            log.reserve(len(level.rows), exact=not self.window.streamed)
+        lowest = plan.levels[0]
+        self.logs[0].enter(part.x.flatten(0, 1) if lowest.all_rows else part.x[lowest.steps, lowest.rows])
+        self._forward(plan, steps, batch)
+        self._task(part, added[0], lowest)
+        for i in range(self.top):
+            steps_of = plan.levels[i]
+            if self.advance[i]:
+                period = reach_of(self.periods[i])
+                which = (steps_of.place == period - 1).nonzero()[:, 0]
+                span = torch.full_like(which, math.prod(reach_of(p) for p in self.periods[: i + 1]))
+                self._local_loss(i, steps_of.rows[which], which + added[i].start, steps_of.ordinal[which], span)
+            else:
+                which = steps_of.ended.nonzero()[:, 0]
+                rows = steps_of.rows[which]
+                before = self._at(i, rows, self.records[i].tick[which + added[i].start] - 1)
+                self._local_loss(i, rows, before, steps_of.ordinal_before[which], steps_of.span_before[which])
+        self.steps += steps
+
+    def _append(self, plan: Schedule) -> list[slice]:
+        """Records for all ticks of a round, the top level first: its records are the parents of the next level's."""
+        added: list[slice] = []
+        parents: Tensor | None = None
+        for level in range(self.top, -1, -1):
+            added.insert(0, self.records[level].append(plan.levels[level], parents, self.steps))
+            parents = torch.arange(added[0].start, added[0].stop, device=self.row.device)
+        return added
+
+    def _forward(self, plan: Schedule, steps: int, batch: int) -> None:
+        logs, top = self.logs, self.top
+        done = [0] * (top + 1)
+        keeps = [(~level.first)[:, None].to(log.hidden.dtype) for level, log in zip(plan.levels, logs, strict=True)]
+        for step in range(steps):
+            if plan.reset is not None and bool(plan.reset[step].any()):
+                self._start_over(plan.reset[step])
+            context: Tensor | None = None
+            for i in range(top, -1, -1):
+                level, n = plan.levels[i], plan.levels[i].counts[step]
+                if not n:
+                    context = None
+                    continue
+                at = slice(done[i], done[i] + n)
+                done[i] += n
+                rows = None if n == batch else level.rows[at]
+                firsts = level.first_counts[step]
+                keep = keeps[i][at] if firsts else None
+                where = level.first[at].nonzero()[:, 0] if 0 < firsts < n else None
+                inputs = None
+                if i:
+                    below = logs[i - 1].state[0]
+                    inputs = below if rows is None else below[rows]
+                    if isinstance(logs[i - 1], UserLog):
+                        inputs = self._without_fresh(inputs, plan.levels[i - 1], done[i - 1], n, step)
+                context = logs[i].tick(rows, inputs, keep, where, context if i < top else None)
+
+    def _without_fresh(self, summaries: Tensor, lower: LevelSteps, done: int, n: int, step: int) -> Tensor:
+        """Zero what rows send up before the first step of their sequence, whatever a user's cell starts from."""
+        at = slice(done, done + lower.counts[step])
+        fresh = lower.ordinal[at][lower.first[at]] == 0
+        return summaries.masked_fill(fresh[:, None], 0.0)
+
+    def _start_over(self, rows: Tensor) -> None:
+        for i, log in enumerate(self.logs):
+            fresh = self.window.model.cell(i).initial_state(len(rows))
+            for part, new in zip(log.state, fresh, strict=True):
+                part[rows] = new[rows].detach()
+
+    def _task(self, part: Chunk, at: slice, lowest: LevelSteps) -> None:
+        log, shape = self.logs[0], (*part.x.shape[:2], -1)
+        if lowest.all_rows:
+            output = log.hidden[at].view(shape)
+        else:
+            output = log.hidden.new_zeros(*part.x.shape[:2], log.hidden.shape[1])
+            output[lowest.steps, lowest.rows] = log.hidden[at]
+        leaf = output.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = self.objective.task(leaf, part.y, part.mask)
+        gradient = self.objective.differentiate(loss, leaf)
+        if gradient is not None:
+            log.d_hidden[at] = gradient.flatten(0, 1) if lowest.all_rows else gradient[lowest.steps, lowest.rows]
+
+    def _at(self, level: int, rows: Tensor, ticks: Tensor) -> Tensor:
+        """The records of `rows` at these ticks (n,) or (m, n); -1 where they are not in this window."""
+        records = self.records[level]
+        table = records.table()
+        relative = ticks - records.base[rows]
+        found = table[relative.clamp(0, max(0, table.shape[0] - 1)), rows.expand_as(relative)]
+        return torch.where(relative >= 0, found, -1)
+
+    def _last(self, level: int, rows: Tensor) -> Tensor:
+        return self._at(level, rows, self.records[level].ticks[rows] - 1)
+
+    def _local_loss(self, level: int, rows: Tensor, last: Tensor, ordinal: Tensor, span: Tensor) -> None:
+        """The local loss of segments whose last records are `last` (n,)."""
+        if not self.window.betas[level] or not len(rows):
+            return
+        log, records = self.logs[level], self.records[level]
+        ticks = records.place[last] + 1
+
+        def recent(index: Tensor) -> Tensor:
+            found = self._at(level, rows, records.tick[last] - (index - 1))
+            history = self.before.history[level]
+            old = history[(ticks - index) % history.shape[0], rows]
+            in_window = (index - 1 <= torch.minimum(records.place[last], records.tick[last])).view(
+                *index.shape, *[1] * (old.dim() - 2)
+            )
+            return torch.where(in_window, log.inputs[found.clamp(min=0)], old)
+
+        leaf = log.hidden[last].requires_grad_()
+        with torch.enable_grad():
+            loss = self.objective.local_loss(Ended(level, leaf, self.row[rows], ordinal, ticks, span, recent))
+        gradient = self.objective.differentiate(loss, leaf)
+        assert gradient is not None
+        log.d_hidden.index_add_(0, last, gradient)
+
+    def _sweep(self, final: bool) -> None:
+        """Differentiate what is complete, from the bottom level up."""
+        complete = torch.ones_like(self.row, dtype=torch.bool)  # rows that have nothing unfinished at the level below
+        for level, (log, records) in enumerate(zip(self.logs, self.records, strict=True)):
+            if level == self.top and not final:
+                break
+            if level < self.top and self.advance[level]:
+                complete = complete & (self.clock.position[:, level] == self.periods[level])
+            else:
+                complete = torch.zeros_like(complete)
+            until = records.ticks if final else torch.where(complete, records.ticks, records.open).maximum(records.base)
+            table = records.table()
+            ready = torch.arange(table.shape[0], device=table.device)[:, None] + records.base < until
+            order = table.masked_fill(~ready, -1)
+            order = order[: int((until - records.base).max())] if len(order) else order
+            if order.shape[0] and bool((order >= 0).any()):
+                d_inputs = None
+                if level == 0 and self.d_x is not None:
+                    d_inputs = log.hidden.new_zeros(log.count, self.d_x.shape[-1])
+                above = self.logs[level + 1] if level < self.top else None
+                log.sweep(order, records.first.bool(), records.parent, above, d_inputs)
+                if d_inputs is not None and self.d_x is not None:
+                    self.d_x[records.step, records.row] += d_inputs
+                if self.on_segment is not None:
+                    self.on_segment(Differentiated(level, self.steps, log.gradients))
+            if not final:
+                stay = (records.tick >= until[records.row]).nonzero()[:, 0]
+                log.keep(stay)
+                renumbered = records.keep(stay)
+                records.base = until.clone()
+                if level:
+                    lower = self.records[level - 1]
+                    old = lower.parent
+                    lower.columns["parent"] = (
+                        torch.where(old >= 0, renumbered[old.clamp(min=0)], -1) if len(renumbered) else old
+                    )
+
+    def _state(self) -> State:
+        """The state after the window, before the last sweep: the logs still have the unfinished segments' inputs."""
+        assert self.plan is not None
+        clock = self.plan.settled(self.periods)
+        history = []
+        for level, old in enumerate(self.before.history):
+            records, reach = self.records[level], old.shape[0]
+            new = old.clone()
+            live = (records.tick >= records.open[records.row]) & (
+                records.place >= self.clock.position[records.row, level] - reach
+            )
+            which = live.nonzero()[:, 0]
+            new[records.place[which] % reach, records.row[which]] = self.logs[level].inputs[which]
+            history.append(cleared(new, clock.position[:, level]))
+        cells = tuple(tuple(part.clone() for part in log.state) for log in self.logs)
+        return State(cells, clock, self.row, tuple(history))
