@@ -37,6 +37,7 @@ class Ended:
     ticks: Tensor | int  # (n,)
     span: Tensor | int  # (n,) in steps
     recent: Callable[[Tensor], Tensor]  # index (m, n) to the index-th most recent inputs (m, n, ...)
+    index: Tensor | None = None  # (m, n) what to decode, where that has been drawn already
 
 
 def phase(model: HRNN, clock: Clock) -> list[int] | None:

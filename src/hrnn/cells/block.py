@@ -82,6 +82,7 @@ class Block:
         *,
         fresh: bool,
         d_inputs: Tensor | None = None,
+        cache: dict[tuple[int, int], Any] | None = None,
     ) -> None:
         """Differentiate ticks start to stop.
 
@@ -89,18 +90,24 @@ class Block:
         carry: the gradient of the whole state after the last tick; becomes that of the state before the first, or, where
         that is `fresh`, its first entry that of the context.
         workspace: (at least min(stop - start, BACKWARD_TICKS), rows, gates). d_inputs (stop - start, rows, input_size) is
-        filled if given.
+        filled if given. cache: kept from call to call where d_hidden and workspace are always the same.
         """
         cell, rows = self.cell, self.gates.shape[1]
         for last in range(stop, start, -BACKWARD_TICKS):
             first = max(start, last - BACKWARD_TICKS)
             out, d_h = workspace[: last - first], d_hidden[first:last]
-            before = tuple(part[first:last] for part in self.states)
-            scratch = tuple(part[first:last] for part in self.scratch)
+            hidden = self.states[0][first:last].flatten(0, 1)
+            views = None if cache is None else cache.get((first, last))
+            if views is None:
+                before = tuple(part[first:last] for part in self.states)
+                scratch = tuple(part[first:last] for part in self.scratch)
+                views = cell.backward_views(self.gates[first:last], before, scratch, out, d_h)
+                if cache is not None:
+                    cache[first, last] = views
             d_h[-1].add_(carry[0])
-            extra = cell.coefficients(self.gates[first:last], before, scratch, out)
-            cell.sweep(out, extra, d_h, weights.back_hidden, tuple(carry[1:]), None)
-            flat, hidden = out.flatten(0, 1), before[0].flatten(0, 1)
+            cell.coefficients(views)
+            cell.sweep(views, weights.back_hidden, tuple(carry[1:]), None)
+            flat = out.flatten(0, 1)
             starts = fresh and first == start
             cell.add_gradients(buffers, flat, self.inputs[first:last].flatten(0, 1), None if starts else hidden)
             if starts:  # zero before the first tick: no product with it
@@ -110,7 +117,7 @@ class Block:
                     cell.add_context_gradients(buffers, out[0], self.context)
                     carry[0] = torch.mm(out[0][:, cell.input_columns], weights.back_context)
             else:
-                carry[0] = cell.carry_hidden(out, extra, d_h, weights.back_hidden)
+                carry[0] = cell.carry_hidden(views, weights.back_hidden)
             if d_inputs is not None:
                 d_flat = d_inputs[first - start : last - start].flatten(0, 1)
                 torch.mm(flat[:, cell.input_columns], weights.back_input, out=d_flat)

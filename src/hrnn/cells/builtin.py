@@ -94,24 +94,29 @@ class BuiltinCell(nn.Module):
         """From summed products in `gates` and the state before to the state after, all in place."""
         raise TypeError("a built-in cell defines activate()")
 
-    def coefficients(self, gates: Tensor, before: CellState, scratch: CellState, out: Tensor) -> Any:
-        """Write into `out`, of the shape of `gates`, what `sweep` multiplies by; return what else it needs."""
+    def backward_views(self, gates: Tensor, before: CellState, scratch: CellState, out: Tensor, d_hidden: Tensor) -> Any:
+        """The tensors that the next three want for a block of ticks, cut out of the buffers; all are (ticks, rows, ...).
+
+        `out`, of the shape of `gates`, first holds coefficients, then the gradients of the gates' inputs. `d_hidden` is the
+        gradient that reaches each hidden state from outside, and is added to.
+        """
+        raise TypeError("a built-in cell defines backward_views()")
+
+    def coefficients(self, views: Any) -> None:
+        """Write what `sweep` multiplies by."""
         raise TypeError("a built-in cell defines coefficients()")
 
-    def sweep(
-        self, out: Tensor, extra: Any, d_hidden: Tensor, back_hidden: Tensor, carry: CellState, keep: Tensor | None
-    ) -> None:
-        """Backward through the ticks of a block: turn coefficients in `out` into gradients of the gates' inputs.
+    def sweep(self, views: Any, back_hidden: Tensor, carry: CellState, keep: Tensor | None) -> None:
+        """Backward through the ticks of a block: turn coefficients into gradients of the gates' inputs.
 
-        d_hidden (ticks, rows, hidden) is the gradient that reaches each hidden state from outside and is added to. `carry`
-        is the gradient of the state after the last tick, part by part without the hidden state, and becomes that of the
-        state before the first. `keep` (ticks, rows, 1) is zero where a tick starts a segment.
+        `carry` is the gradient of the state after the last tick, part by part without the hidden state, and becomes that of
+        the state before the first. `keep` (ticks, rows, 1) is zero where a tick starts a segment.
         """
         raise TypeError("a built-in cell defines sweep()")
 
-    def carry_hidden(self, out: Tensor, extra: Any, d_hidden: Tensor, back_hidden: Tensor) -> Tensor:
-        """The gradient (rows, hidden) of the hidden state before the block's first tick."""
-        return torch.mm(out[0][:, self.hidden_columns], back_hidden)
+    def carry_hidden(self, views: Any, back_hidden: Tensor) -> Tensor:
+        """After the sweep: the gradient (rows, hidden) of the hidden state before the block's first tick."""
+        raise TypeError("a built-in cell defines carry_hidden()")
 
     # Products.
 
@@ -146,7 +151,10 @@ class BuiltinCell(nn.Module):
         if weights.table is not None:
             torch.index_select(weights.table, 0, inputs, out=gates)
         elif self.extra_bias() is None:
-            torch.addmm(weights.bias, inputs, weights.input, out=gates)
+            if self.input_size == 1:  # an outer product is quicker than a matrix product of this shape
+                torch.addcmul(weights.bias, inputs, weights.input, out=gates)
+            else:
+                torch.addmm(weights.bias, inputs, weights.input, out=gates)
         else:
             gates.copy_(weights.bias.expand_as(gates))
             gates[:, self.input_columns].addmm_(inputs, weights.input)

@@ -7,6 +7,9 @@ input's product (the last three) and the recurrent one (the first three) go into
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -41,35 +44,42 @@ class GRU(BuiltinCell):
         n.addcmul_(r, m).tanh_()
         torch.lerp(n, h_before, z, out=h)
 
-    def coefficients(self, gates: Tensor, before: CellState, scratch: CellState, out: Tensor) -> Tensor:
-        m, r, z, n = gates.chunk(4, -1)
-        d_m, d_r, d_z, d_n = out.chunk(4, -1)
+    def backward_views(self, gates: Tensor, before: CellState, scratch: CellState, out: Tensor, d_hidden: Tensor) -> Any:
+        ticks, rows, _ = out.shape
+        return SimpleNamespace(
+            gate=gates.chunk(4, -1),
+            h_before=before[0],
+            d_gate=out.chunk(4, -1),
+            recurrent=out[..., self.hidden_columns].unbind(0),
+            blocks=out.view(ticks, rows, 4, self.hidden_size).unbind(0),
+            update=gates.chunk(4, -1)[2].unbind(0),
+            d_hidden=d_hidden.unbind(0),
+        )
+
+    def coefficients(self, views: Any) -> None:
+        m, r, z, n = views.gate
+        d_m, d_r, d_z, d_n = views.d_gate
         d_n.copy_((1 - z) * (1 - n * n))
         torch.mul(d_n, r, out=d_m)
         torch.mul(d_m, m, out=d_r)
         d_r.mul_(1 - r)
-        torch.sub(before[0], n, out=d_z)
+        torch.sub(views.h_before, n, out=d_z)
         d_z.mul_(z).mul_(1 - z)
-        return z
 
-    def sweep(
-        self, out: Tensor, extra: Tensor, d_hidden: Tensor, back_hidden: Tensor, carry: CellState, keep: Tensor | None
-    ) -> None:
-        ticks, rows, _ = out.shape
-        blocks = out.view(ticks, rows, 4, self.hidden_size).unbind(0)
-        recurrent, update, d_h = out[..., self.hidden_columns].unbind(0), extra.unbind(0), d_hidden.unbind(0)
-        kept = None if keep is None else keep.unbind(0)
-        for t in range(ticks - 1, -1, -1):
-            if t + 1 < ticks:
-                if kept is None:
+    def sweep(self, views: Any, back_hidden: Tensor, carry: CellState, keep: Tensor | None) -> None:
+        recurrent, update, d_h = views.recurrent, views.update, views.d_hidden
+        last = len(d_h) - 1
+        for t in range(last, -1, -1):
+            if t < last:
+                if keep is None:
                     d_h[t].addmm_(recurrent[t + 1], back_hidden).addcmul_(d_h[t + 1], update[t + 1])
                 else:
                     before = torch.mm(recurrent[t + 1], back_hidden).addcmul_(d_h[t + 1], update[t + 1])
-                    d_h[t].addcmul_(before, kept[t + 1])
-            blocks[t].mul_(d_h[t].unsqueeze(1))
+                    d_h[t].addcmul_(before, keep[t + 1])
+            views.blocks[t].mul_(d_h[t].unsqueeze(1))
 
-    def carry_hidden(self, out: Tensor, extra: Tensor, d_hidden: Tensor, back_hidden: Tensor) -> Tensor:
-        return super().carry_hidden(out, extra, d_hidden, back_hidden).addcmul_(d_hidden[0], extra[0])
+    def carry_hidden(self, views: Any, back_hidden: Tensor) -> Tensor:
+        return torch.mm(views.recurrent[0], back_hidden).addcmul_(views.d_hidden[0], views.update[0])
 
     def add_gradients(self, buffers: dict[str, Tensor], d_gates: Tensor, inputs: Tensor, before: Tensor | None) -> None:
         super().add_gradients(buffers, d_gates, inputs, before)

@@ -6,6 +6,9 @@ with the candidate's weights scaled by -2 beforehand all four gates are a single
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -44,47 +47,64 @@ class LSTM(BuiltinCell):
         squashed.sigmoid_()
         torch.addcmul(o, o, squashed, value=-2, out=h)
 
-    def coefficients(self, gates: Tensor, before: CellState, scratch: CellState, out: Tensor) -> tuple[Tensor, Tensor]:
-        i, f, g, o = gates.chunk(4, -1)
-        squashed = scratch[0]
-        torch.addcmul(gates, gates, gates, value=-1, out=out)  # the sigmoids' own derivatives
-        d_i, d_f, d_g, d_o = out.chunk(4, -1)
+    def backward_views(self, gates: Tensor, before: CellState, scratch: CellState, out: Tensor, d_hidden: Tensor) -> Any:
+        ticks, rows, _ = out.shape
+        through = torch.empty_like(d_hidden)
+        return SimpleNamespace(
+            gates=gates,
+            gate=gates.chunk(4, -1),
+            c_before=before[1],
+            squashed=scratch[0],
+            out=out,
+            d_gate=out.chunk(4, -1),
+            through=through,
+            # What the loop reads, tick by tick.
+            d_gates=out.unbind(0),
+            by_cell=out.view(ticks, rows, 4, self.hidden_size)[:, :, :3].unbind(0),
+            loop=list(
+                zip(
+                    d_hidden.unbind(0),
+                    through.unbind(0),
+                    gates.chunk(4, -1)[1].unbind(0),
+                    out.chunk(4, -1)[3].unbind(0),
+                    strict=True,
+                )
+            ),
+        )
+
+    def coefficients(self, views: Any) -> None:
+        i, _, g, o = views.gate
+        d_i, d_f, d_g, d_o = views.d_gate
+        squashed, through = views.squashed, views.through
+        torch.addcmul(views.gates, views.gates, views.gates, value=-1, out=views.out)  # the sigmoids' own derivatives
         d_i.addcmul_(d_i, g, value=-2)
-        d_f.mul_(before[1])
+        d_f.mul_(views.c_before)
         d_g.mul_(i).mul_(4)
         d_o.addcmul_(d_o, squashed, value=-2)
-        through = torch.addcmul(squashed, squashed, squashed, value=-1)
-        return through.mul_(o).mul_(4), f
+        torch.addcmul(squashed, squashed, squashed, value=-1, out=through)
+        through.mul_(o).mul_(4)
 
-    def sweep(
-        self,
-        out: Tensor,
-        extra: tuple[Tensor, Tensor],
-        d_hidden: Tensor,
-        back_hidden: Tensor,
-        carry: CellState,
-        keep: Tensor | None,
-    ) -> None:
-        ticks, rows, _ = out.shape
+    def sweep(self, views: Any, back_hidden: Tensor, carry: CellState, keep: Tensor | None) -> None:
         (dc,) = carry
-        by_cell = out.view(ticks, rows, 4, self.hidden_size)[:, :, :3].unbind(0)
-        by_hidden = out[..., 3 * self.hidden_size :].unbind(0)
-        all_gates, through, forget, d_h = out.unbind(0), extra[0].unbind(0), extra[1].unbind(0), d_hidden.unbind(0)
-        kept = None if keep is None else keep.unbind(0)
+        d_gates, by_cell, loop = views.d_gates, views.by_cell, views.loop
         dc_column = dc.unsqueeze(1)
-        for t in range(ticks - 1, -1, -1):
-            dh = d_h[t]
-            if t + 1 < ticks:
-                if kept is None:
-                    dh.addmm_(all_gates[t + 1], back_hidden)
+        last = len(loop) - 1
+        for t in range(last, -1, -1):
+            dh, through, forget, by_hidden = loop[t]
+            if t < last:
+                if keep is None:
+                    dh.addmm_(d_gates[t + 1], back_hidden)
                 else:
-                    dh.addcmul_(torch.mm(all_gates[t + 1], back_hidden), kept[t + 1])
-            dc.addcmul_(dh, through[t])
+                    dh.addcmul_(torch.mm(d_gates[t + 1], back_hidden), keep[t + 1])
+            dc.addcmul_(dh, through)
             by_cell[t].mul_(dc_column)
-            by_hidden[t].mul_(dh)
-            dc.mul_(forget[t])
-            if kept is not None:
-                dc.mul_(kept[t])
+            by_hidden.mul_(dh)
+            dc.mul_(forget)
+            if keep is not None:
+                dc.mul_(keep[t])
+
+    def carry_hidden(self, views: Any, back_hidden: Tensor) -> Tensor:
+        return torch.mm(views.d_gates[0], back_hidden)
 
     def literal(self, entered: Tensor, recurrent: Tensor, state: CellState) -> CellState:
         i, f, g, o = (entered + recurrent).chunk(4, 1)

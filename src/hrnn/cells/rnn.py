@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -24,20 +26,27 @@ class RNN(BuiltinCell):
         gates, h = views
         h.copy_(gates.tanh_())
 
-    def coefficients(self, gates: Tensor, before: CellState, scratch: CellState, out: Tensor) -> None:
-        torch.mul(gates, gates, out=out)
+    def backward_views(self, gates: Tensor, before: CellState, scratch: CellState, out: Tensor, d_hidden: Tensor) -> Any:
+        return gates, out, out.unbind(0), d_hidden.unbind(0)
+
+    def coefficients(self, views: Any) -> None:
+        hidden, out, _, _ = views
+        torch.mul(hidden, hidden, out=out)
         out.neg_().add_(1)
 
-    def sweep(
-        self, out: Tensor, extra: None, d_hidden: Tensor, back_hidden: Tensor, carry: CellState, keep: Tensor | None
-    ) -> None:
-        for t in range(out.shape[0] - 1, -1, -1):
-            if t + 1 < out.shape[0]:
+    def sweep(self, views: Any, back_hidden: Tensor, carry: CellState, keep: Tensor | None) -> None:
+        _, _, d_gates, d_h = views
+        last = len(d_h) - 1
+        for t in range(last, -1, -1):
+            if t < last:
                 if keep is None:
-                    d_hidden[t].addmm_(out[t + 1], back_hidden)
+                    d_h[t].addmm_(d_gates[t + 1], back_hidden)
                 else:
-                    d_hidden[t].addcmul_(torch.mm(out[t + 1], back_hidden), keep[t + 1])
-            out[t].mul_(d_hidden[t])
+                    d_h[t].addcmul_(torch.mm(d_gates[t + 1], back_hidden), keep[t + 1])
+            d_gates[t].mul_(d_h[t])
+
+    def carry_hidden(self, views: Any, back_hidden: Tensor) -> Tensor:
+        return torch.mm(views[2][0], back_hidden)
 
     def literal(self, entered: Tensor, recurrent: Tensor, state: CellState) -> CellState:
         return ((entered + recurrent).tanh(),)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,9 @@ from hrnn.gradients.objective import Objective
 from hrnn.gradients.window import Chunk, Differentiated, Window
 from hrnn.segments import pieces
 from hrnn.state import State
+
+
+_DRAWN = 64  # segments whose indices are drawn at once
 
 
 class Tape:
@@ -39,6 +43,7 @@ class Tape:
         self.start = self.stop = 0
         self.fresh = False
         self._workspace = workspace(cell, slots, rows)
+        self._cache: dict[tuple[int, int], Any] = {}
         self._grow()
 
     def _grow(self) -> None:
@@ -98,7 +103,7 @@ class Tape:
                 part = d_inputs[offset : offset + stop - start]
             self.blocks[index].backward(
                 self.weights, self.buffers, start, stop, self.d_hidden[index], carry, self._workspace,
-                fresh=self.fresh and index == 0, d_inputs=part,
+                fresh=self.fresh and index == 0, d_inputs=part, cache=self._cache if len(self.blocks) == 1 else None,
             )  # fmt: skip
         return carry[0] if self.fresh and self.blocks[0].context is not None else None
 
@@ -121,6 +126,7 @@ class Dense:
         self.ordinal = state.clock.ordinal.clone()
         self.everyone = torch.arange(state.batch, device=state.row.device)
         self.steps = 0
+        self.drawn: dict[int, tuple[int, Tensor | None]] = {}
         self.tapes: list[Tape] = []
         for level, cell in enumerate(model.cells):
             assert isinstance(cell, BuiltinCell)
@@ -195,18 +201,32 @@ class Dense:
             self.on_segment(Differentiated(level, self.steps, lambda: tape.cell.gradients(tape.buffers)))
         tape.start = tape.stop  # empty; the state stays readable, it is the summary
 
+    def _index(self, level: int, ordinal: Tensor) -> Tensor:
+        """What to decode, drawn for many segments at once: hashing a few numbers takes as long as hashing thousands."""
+        passed, drawn = self.drawn.get(level, (0, None))
+        if drawn is None or passed == drawn.shape[1]:
+            later = ordinal + torch.arange(_DRAWN, device=ordinal.device)[:, None]
+            row = self.row.expand_as(later).flatten()
+            decoder = self.window.model.decoder(level)
+            drawn = decoder.draw(self.window.seed, level, row, later.flatten(), self.periods[level])
+            passed, drawn = 0, drawn.view(-1, *later.shape)
+        self.drawn[level] = passed + 1, drawn
+        return drawn[:, passed]
+
     def _local_loss(self, level: int) -> None:
         tape, period = self.tapes[level], self.periods[level]
         inputs = tape.blocks[0].inputs
         leaf = tape.state[0].detach().requires_grad_()
+        ordinal = self.ordinal[:, level] - 1
         ended = Ended(
             level,
             leaf,
             self.row,
-            self.ordinal[:, level] - 1,
+            ordinal,
             period,
             math.prod(self.periods[: level + 1]),
             lambda index: inputs[period - index, self.everyone],
+            self._index(level, ordinal),
         )
         with torch.enable_grad():
             loss = self.objective.local_loss(ended)

@@ -150,9 +150,10 @@ class BuiltinLog(Log):
             keep = (~starts)[..., None].to(gates.dtype)
             out = space[: stop - start]
             d_hidden[-1].add_(carry[0])
-            extra = cell.coefficients(gates, before, scratch, out)
-            cell.sweep(out, extra, d_hidden, self.weights.back_hidden, tuple(carry[1:]), keep)
-            carry[0] = cell.carry_hidden(out, extra, d_hidden, self.weights.back_hidden).mul_(keep[0])
+            views = cell.backward_views(gates, before, scratch, out, d_hidden)
+            cell.coefficients(views)
+            cell.sweep(views, self.weights.back_hidden, tuple(carry[1:]), keep)
+            carry[0] = cell.carry_hidden(views, self.weights.back_hidden).mul_(keep[0])
             flat = out.flatten(0, 1)
             cell.add_gradients(self.buffers, flat, self.inputs[at], before[0].flatten(0, 1))
             if d_inputs is not None:

@@ -22,9 +22,9 @@ class Gathered:
         if gradient is None:
             return
         if leaf in self.sums:
-            self.sums[leaf] = self.sums[leaf] + gradient
+            self.sums[leaf].add_(gradient)
         else:
-            self.sums[leaf] = gradient
+            self.sums[leaf] = gradient.clone(memory_format=torch.contiguous_format)
 
     def only(self, leaves: Iterable[Tensor]) -> dict[Tensor, Tensor]:
         """Those of some leaves."""
@@ -36,7 +36,7 @@ class Gathered:
             if not leaf.requires_grad:
                 continue
             if leaf.grad is None:
-                leaf.grad = gradient.detach().clone(memory_format=torch.contiguous_format)
+                leaf.grad = gradient
             else:
                 leaf.grad.add_(gradient)
 
@@ -92,7 +92,9 @@ class Objective:
         if not window.betas[level]:
             return None
         decoder = window.model.decoder(level)
-        index = decoder.draw(window.seed, level, ended.row, ended.ordinal, ended.ticks)
+        index = ended.index
+        if index is None:
+            index = decoder.draw(window.seed, level, ended.row, ended.ordinal, ended.ticks)
         values = decoder.loss(ended.summary, index, ended.recent(index), ended.ticks)
         weighted = (values * ended.span).sum() * window.local_weight
         self.local[level] = self.local[level] + weighted.detach()
