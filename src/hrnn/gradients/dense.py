@@ -23,7 +23,6 @@ from hrnn.gradients.window import Chunk, Differentiated, Window
 from hrnn.segments import pieces
 from hrnn.state import State
 
-
 _DRAWN = 64  # segments whose indices are drawn at once
 
 
@@ -160,7 +159,7 @@ class Dense:
             self._close(level, level < len(self.periods) and self.position[level] == self.periods[level])
         for tape in self.tapes:
             for parameter, gradient in tape.cell.gradients(tape.buffers).items():
-                self.objective.gathered.add(parameter, gradient)
+                self.objective.gathered.add(parameter, gradient, owned=True)
         if self.d_x is not None and self.window.given_x is not None:
             d_x = self.d_x.transpose(0, 1) if self.window.model.batch_first else self.d_x
             self.objective.gathered.add(self.window.given_x, d_x)
@@ -216,11 +215,10 @@ class Dense:
     def _local_loss(self, level: int) -> None:
         tape, period = self.tapes[level], self.periods[level]
         inputs = tape.blocks[0].inputs
-        leaf = tape.state[0].detach().requires_grad_()
         ordinal = self.ordinal[:, level] - 1
         ended = Ended(
             level,
-            leaf,
+            tape.state[0],
             self.row,
             ordinal,
             period,
@@ -228,11 +226,7 @@ class Dense:
             lambda index: inputs[period - index, self.everyone],
             self._index(level, ordinal),
         )
-        with torch.enable_grad():
-            loss = self.objective.local_loss(ended)
-        gradient = self.objective.differentiate(loss, leaf)
-        assert gradient is not None
-        tape.add(gradient)
+        tape.add(self.objective.local_gradient(ended))
 
     def _state(self) -> State:
         clock = advanced(self.periods, self.clock, self.before, self.position, self.steps)

@@ -18,13 +18,14 @@ class Gathered:
     def __init__(self) -> None:
         self.sums: dict[Tensor, Tensor] = {}
 
-    def add(self, leaf: Tensor, gradient: Tensor | None) -> None:
+    def add(self, leaf: Tensor, gradient: Tensor | None, owned: bool = False) -> None:
+        """Add to a leaf's gradient. `owned`: the tensor is nobody else's and may be kept as it is."""
         if gradient is None:
             return
         if leaf in self.sums:
             self.sums[leaf].add_(gradient)
         else:
-            self.sums[leaf] = gradient.clone(memory_format=torch.contiguous_format)
+            self.sums[leaf] = gradient.contiguous() if owned else gradient.clone(memory_format=torch.contiguous_format)
 
     def only(self, leaves: Iterable[Tensor]) -> dict[Tensor, Tensor]:
         """Those of some leaves."""
@@ -88,17 +89,35 @@ class Objective:
 
     def local_loss(self, ended: Ended) -> Tensor | None:
         """beta times the weighted local loss of segments that ended, with its graph; None where beta is 0."""
-        window, level = self.window, ended.level
-        if not window.betas[level]:
+        if not self.window.betas[ended.level]:
             return None
-        decoder = window.model.decoder(level)
-        index = ended.index
-        if index is None:
-            index = decoder.draw(window.seed, level, ended.row, ended.ordinal, ended.ticks)
-        values = decoder.loss(ended.summary, index, ended.recent(index), ended.ticks)
-        weighted = (values * ended.span).sum() * window.local_weight
-        self.local[level] = self.local[level] + weighted.detach()
-        return weighted * window.betas[level]
+        index = self._index(ended)
+        values = self.window.model.decoder(ended.level).loss(ended.summary, index, ended.recent(index), ended.ticks)
+        return self._weigh_local(ended, values) * self.window.betas[ended.level]
+
+    def local_gradient(self, ended: Ended) -> Tensor:
+        """Gather the gradients of `local_loss` and return that of the summaries; beta is not 0."""
+        index, level = self._index(ended), ended.level
+        span = ended.span.to(ended.summary.dtype) if isinstance(ended.span, Tensor) else ended.span
+        weight = span * (self.window.local_weight * self.window.betas[level])
+        values, d_summary, gradients = self.window.model.decoder(level).differentiate(
+            ended.summary, index, ended.recent(index), ended.ticks, weight
+        )
+        self._weigh_local(ended, values)
+        for parameter, gradient in gradients.items():
+            self.gathered.add(parameter, gradient, owned=True)
+        return d_summary
+
+    def _index(self, ended: Ended) -> Tensor:
+        if ended.index is not None:
+            return ended.index
+        decoder = self.window.model.decoder(ended.level)
+        return decoder.draw(self.window.seed, ended.level, ended.row, ended.ordinal, ended.ticks)
+
+    def _weigh_local(self, ended: Ended, values: Tensor) -> Tensor:
+        weighted = (values * ended.span).sum() * self.window.local_weight
+        self.local[ended.level] = self.local[ended.level] + weighted.detach()
+        return weighted
 
     def differentiate(self, loss: Tensor | None, leaf: Tensor) -> Tensor | None:
         """Gather the gradients of every leaf that `loss` depends on, and return that of `leaf`."""

@@ -127,7 +127,7 @@ class Rounds:
         self._sweep(final=True)
         for log in self.logs:
             for parameter, gradient in log.gradients().items():
-                self.objective.gathered.add(parameter, gradient)
+                self.objective.gathered.add(parameter, gradient, owned=True)
         if self.d_x is not None and self.window.given_x is not None:
             d_x = self.d_x.transpose(0, 1) if self.window.model.batch_first else self.d_x
             self.objective.gathered.add(self.window.given_x, d_x)
@@ -282,12 +282,8 @@ class Rounds:
             )
             return torch.where(in_window, log.inputs[found.clamp(min=0)], old)
 
-        leaf = log.hidden[last].requires_grad_()
-        with torch.enable_grad():
-            loss = self.objective.local_loss(Ended(level, leaf, self.row[rows], ordinal, ticks, span, recent))
-        gradient = self.objective.differentiate(loss, leaf)
-        assert gradient is not None
-        log.d_hidden.index_add_(0, last, gradient)
+        ended = Ended(level, log.hidden[last], self.row[rows], ordinal, ticks, span, recent)
+        log.d_hidden.index_add_(0, last, self.objective.local_gradient(ended))
 
     def _sweep(self, final: bool) -> None:
         """Differentiate what is complete, from the bottom level up."""

@@ -1,0 +1,127 @@
+"""What is measured: configurations by name, and each method as a function that runs one window."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import hrnn
+from benchmarks import rivals
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Sizes of a run; `text` means characters with given word boundaries instead of fixed periods."""
+
+    inputs: int
+    sizes: tuple[int, ...]
+    periods: tuple[int, ...]
+    window: int
+    batch: int
+    tokens: bool = True
+    text: bool = False
+
+
+CONFIGURATIONS = {
+    "copy": Configuration(3, (256, 256), (10,), 200, 100),
+    "pixels": Configuration(1, (256, 256), (10,), 784, 100, tokens=False),
+    "deep-copy": Configuration(3, (64, 256, 1024), (5, 5), 1000, 100),
+    "small": Configuration(3, (64, 64), (10,), 200, 16),
+    "three-levels": Configuration(3, (128, 128, 128), (10, 10), 10_000, 16),
+    "characters-50": Configuration(128, (256, 512), (), 50, 100, text=True),
+    "characters-1000": Configuration(128, (256, 512), (), 1000, 100, text=True),
+}
+METHODS = ("floor", "nn.LSTM", "naive", "checkpoint", "full", "restricted")
+
+
+def methods(name: str) -> tuple[str, ...]:
+    """Those that make sense for a configuration: the rivals know fixed periods only, and hold long windows in memory."""
+    return ("nn.LSTM", "full", "restricted") if CONFIGURATIONS[name].text else METHODS
+
+
+def text_source() -> tuple[str, Path | None]:
+    """Real text: Penn TreeBank from a folder named by HRNN_DATA or beside the project, else the project's own pages."""
+    for folder in (os.environ.get("HRNN_DATA"), str(ROOT.parent / "shared" / "data")):
+        path = Path(folder or "") / "ptb" / "ptb.train.txt.gz"
+        if folder and path.is_file():
+            return "Penn TreeBank", path
+    return "the project's documentation", None
+
+
+def characters(window: int, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Character codes (window + 1, batch) and where words start, one stream a row."""
+    _, path = text_source()
+    if path is not None:
+        import gzip
+
+        text = gzip.decompress(path.read_bytes()).decode("ascii", "replace")
+    else:
+        pages = sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")) + sorted(ROOT.glob("src/**/*.md"))
+        text = re.sub(r"[^\x00-\x7f]", "?", "\n".join(page.read_text() for page in pages))
+    needed = batch * (window + 1)
+    codes = torch.tensor(list((text * (needed // len(text) + 1))[:needed].encode("ascii", "replace")))
+    streams = codes.view(batch, window + 1).t().contiguous()
+    starts = torch.zeros_like(streams, dtype=torch.bool)
+    starts[1:] = (streams[:-1] == ord(" ")) | (streams[:-1] == ord("\n"))
+    return streams, starts
+
+
+def own(name: str, method: str, window: int | None = None) -> Callable[[], object]:
+    """One window of this library, head, loss and local losses included."""
+    c = CONFIGURATIONS[name]
+    window = window or c.window
+    outputs = c.inputs if c.text else 3
+    periods = [hrnn.Given(16)] if c.text else list(c.periods)
+    model = hrnn.HRNN(hrnn.Tokens(c.inputs) if c.tokens else c.inputs, list(c.sizes), periods)
+    head = nn.Linear(c.sizes[0], outputs)
+    boundaries = None
+    if c.text:
+        streams, boundaries = characters(window, c.batch)
+        x, y = streams[:-1], streams[1:]
+    else:
+        x = torch.randint(3, (window, c.batch)) if c.tokens else torch.randn(window, c.batch, c.inputs)
+        y = torch.randint(3, (window, c.batch))
+    gradient = {"full": hrnn.Full, "restricted": hrnn.Restricted}[method]()
+    parameters = [*model.parameters(), *head.parameters()]
+
+    def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(head(output).flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
+
+    def run() -> None:
+        for parameter in parameters:
+            parameter.grad = None
+        gradient.backward(model, x, y, loss=loss, betas=[0.1] * len(periods), boundaries=boundaries)
+
+    return run
+
+
+def runner(name: str, method: str, window: int | None = None) -> Callable[[], object]:
+    """A function that runs one window of a configuration with a method."""
+    c = CONFIGURATIONS[name]
+    if method in ("full", "restricted"):
+        return own(name, method, window)
+    rival = {"floor": rivals.floor, "nn.LSTM": rivals.flat, "naive": rivals.naive, "checkpoint": rivals.checkpointed}[method]
+    return rival(c.inputs, c.sizes, c.periods, window or c.window, c.batch)
+
+
+def for_memory(name: str, method: str, window: int | None = None) -> tuple[Callable[[], object], Callable[[], object]]:
+    """For hrnn.memory.measure: a tiny window to warm up, and the window."""
+    torch.manual_seed(0)
+    tiny = max(2, *CONFIGURATIONS[name].periods) if CONFIGURATIONS[name].periods else 2
+    run = runner(name, method, window)
+    return partial(_twice, runner(name, method, tiny)), run
+
+
+def _twice(run: Callable[[], object]) -> None:
+    run()
+    run()
