@@ -1,0 +1,118 @@
+"""Time and memory against the window and against depth, measured, beside the formulas.
+
+    python -m benchmarks.growth [--json FILE] [--plot FILE]
+
+Levels of 64 units, period 10, batch 8, one thread. Windows of 1,000 to 1,000,000 steps with four levels, and depths from two to
+five at a fixed window; true gradients where they fit into 4 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from benchmarks.run import environment
+from hrnn.memory import exact_count, measure, one_window, paper_count, predict
+
+SIZE, PERIOD, BATCH, LIMIT = 64, 10, 8, 4e9
+WINDOWS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+DEPTHS, DEPTH_WINDOW = (2, 3, 4, 5), 100_000
+TICK = 9  # vectors of a level's size that a tick of an LSTM keeps: four gates, two states, one scratch, input, gradient
+
+
+def row(method: str, levels: int, window: int) -> dict:
+    """One measurement."""
+    sizes, periods = [SIZE] * levels, [PERIOD] * (levels - 1)
+    arguments = {"method": method, "hidden_sizes": sizes, "periods": periods, "window": window, "batch": BATCH}
+    _, run = one_window(**arguments)
+    started = time.process_time()
+    run()
+    seconds = time.process_time() - started
+    found = {
+        **arguments,
+        "seconds_per_step": seconds / window,
+        "bytes": measure(children=1, **arguments),
+        "paper_count": paper_count(periods, window) if method == "restricted" else window,
+        "exact_count": exact_count(sizes, periods, window) if method == "restricted" else window * levels,
+        "predicted_bytes": predict(sizes, periods, window, BATCH) if method == "restricted" else None,
+        **environment(1),
+    }
+    print(
+        json.dumps({k: found[k] for k in ("method", "window", "bytes", "seconds_per_step", "paper_count", "exact_count")}),
+        flush=True,
+    )
+    return found
+
+
+def rows() -> list[dict]:
+    found, biggest = [], 0.0
+    for window in WINDOWS:
+        found.append(row("restricted", 4, window))
+        if biggest * 4 < LIMIT:
+            found.append(row("full", 4, window))
+            biggest = found[-1]["bytes"]
+    found += [row("restricted", levels, DEPTH_WINDOW) for levels in DEPTHS if levels != 4]
+    return found
+
+
+def plot(found: list[dict], path: str) -> None:
+    """Bytes and time against the window, bytes against depth; counts as bytes of what a tick keeps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    vector = SIZE * BATCH * 4
+    by_window = {m: [r for r in found if r["method"] == m and len(r["hidden_sizes"]) == 4] for m in ("restricted", "full")}
+    for method, colour in (("restricted", "tab:red"), ("full", "tab:blue")):
+        some = by_window[method]
+        steps = [r["window"] for r in some]
+        left.loglog(steps, [r["bytes"] / 1e6 for r in some], "o", color=colour, label=f"{method}, measured")
+        left.loglog(steps, [r["paper_count"] * vector / 1e6 for r in some], ":", color=colour, label=f"{method}, paper's count")
+        middle.semilogx(steps, [r["seconds_per_step"] * 1e6 for r in some], "o-", color=colour, label=method)
+    some = by_window["restricted"]
+    steps = [r["window"] for r in some]
+    left.loglog(
+        steps, [r["exact_count"] * vector * TICK / 1e6 for r in some], "--", color="tab:red", label=f"exact count x {TICK}"
+    )
+    left.loglog(steps, [r["predicted_bytes"] / 1e6 for r in some], "-", color="tab:red", alpha=0.4, label="predicted")
+    deep = sorted(
+        (r for r in found if r["window"] == DEPTH_WINDOW and r["method"] == "restricted"), key=lambda r: len(r["periods"])
+    )
+    levels = [len(r["hidden_sizes"]) for r in deep]
+    right.semilogy(levels, [r["bytes"] / 1e6 for r in deep], "o", color="tab:red", label="restricted, measured")
+    right.semilogy(levels, [r["paper_count"] * vector / 1e6 for r in deep], ":", color="tab:red", label="paper's count")
+    right.semilogy(
+        levels, [r["exact_count"] * vector * TICK / 1e6 for r in deep], "--", color="tab:red", label=f"exact count x {TICK}"
+    )
+    left.set(xlabel="window (steps)", ylabel="peak memory above baseline (MB)", title="Memory against the window, 4 levels")
+    middle.set(xlabel="window (steps)", ylabel="process time per step (µs)", title="Time, 4 levels", ylim=(0, None))
+    right.set(xlabel="levels", ylabel="peak memory above baseline (MB)", title=f"Memory against depth, {DEPTH_WINDOW:,} steps")
+    right.set_xticks(levels)
+    for axes in (left, middle, right):
+        axes.legend(fontsize=8)
+        axes.grid(alpha=0.3)
+    figure.suptitle(f"LSTM levels of {SIZE}, period {PERIOD}, batch {BATCH}, one thread")
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json")
+    parser.add_argument("--plot")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    found = rows()
+    if options.json:
+        Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
+    if options.plot:
+        plot(found, options.plot)
+
+
+if __name__ == "__main__":
+    main()
