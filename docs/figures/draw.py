@@ -1,0 +1,107 @@
+"""Draws the diagrams of the documentation: `python docs/figures/draw.py` writes hierarchy.svg and gradients.svg beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch
+
+PERIOD, SEGMENTS = 4, 3
+LOWER, UPPER, INPUT, OUTPUT = 1.0, 2.4, 0.1, 0.1
+BLUE, ORANGE, GREY, RED, GREEN = "#3b6ea8", "#d9822b", "#888888", "#c23b3b", "#3f8f4f"
+
+
+def box(axes: Axes, x: float, y: float, text: str, colour: str, width: float = 0.62) -> None:
+    shape = FancyBboxPatch(
+        (x - width / 2, y - 0.2), width, 0.4, boxstyle="round,pad=0.02,rounding_size=0.12", fc=colour, ec="black", lw=0.8
+    )
+    axes.add_patch(shape)
+    axes.text(x, y, text, ha="center", va="center", fontsize=9, color="white")
+
+
+def arrow(
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str, style: str = "-", width: float = 1.4
+) -> None:
+    axes.annotate(
+        "",
+        end,
+        start,
+        arrowprops={"arrowstyle": "-|>", "color": colour, "lw": width, "linestyle": style, "shrinkA": 0, "shrinkB": 0},
+    )
+
+
+def frame(axes: Axes, title: str) -> None:
+    axes.set(xlim=(-0.8, PERIOD * SEGMENTS - 0.2), ylim=(-0.55, 2.8), title=title)
+    axes.set_aspect("equal")
+    axes.axis("off")
+
+
+def nodes(axes: Axes) -> None:
+    for segment in range(SEGMENTS):
+        start = segment * PERIOD
+        box(axes, start, UPPER, f"level 1, tick {segment}", ORANGE, width=1.5)
+        for place in range(PERIOD):
+            box(axes, start + place, LOWER, f"$h_{{{start + place}}}$", BLUE)
+        if segment:
+            axes.axvline(start - 0.5, 0.13, 0.72, color=GREY, ls=":", lw=0.8)
+
+
+def hierarchy(path: Path) -> None:
+    figure, axes = plt.subplots(figsize=(11, 3.6), layout="constrained")
+    frame(axes, "")
+    nodes(axes)
+    for step in range(PERIOD * SEGMENTS):
+        axes.text(step, INPUT - 0.25, f"$x_{{{step}}}$", ha="center", va="center", fontsize=9)
+        arrow(axes, (step, INPUT - 0.08), (step, LOWER - 0.24), GREY)
+        if (step + 1) % PERIOD:
+            arrow(axes, (step + 0.33, LOWER), (step + 0.67, LOWER), BLUE)
+    for segment in range(SEGMENTS):
+        start = segment * PERIOD
+        arrow(axes, (start, UPPER - 0.23), (start, LOWER + 0.24), ORANGE, width=2)
+        if segment:
+            arrow(axes, (start - PERIOD + 0.8, UPPER), (start - 0.8, UPPER), ORANGE)
+            arrow(axes, (start - 1 + 0.1, LOWER + 0.24), (start - 0.3, UPPER - 0.24), GREEN, width=2)
+    axes.text(PERIOD - 1.35, 1.72, "summary", color=GREEN, fontsize=10, ha="right")
+    axes.text(PERIOD + 0.12, 1.72, "context", color=ORANGE, fontsize=10, ha="left")
+    axes.text(PERIOD - 0.5, -0.4, "boundary", color=GREY, fontsize=9, ha="center", va="center")
+    axes.text((PERIOD - 1) / 2, -0.4, "one segment", color=BLUE, fontsize=9, ha="center", va="center")
+    figure.savefig(path)
+
+
+def gradients(path: Path) -> None:
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(11, 6.8), layout="constrained")
+    for axes, restricted in ((top, False), (bottom, True)):
+        title = "True gradients: everything is kept until the window ends"
+        if restricted:
+            title = "Restricted gradients: none go back along the upward edges; each segment is differentiated when it ends"
+        frame(axes, title)
+        nodes(axes)
+        for step in range(PERIOD * SEGMENTS):
+            if (step + 1) % PERIOD:
+                arrow(axes, (step + 0.67, LOWER), (step + 0.33, LOWER), RED)
+            axes.text(step, INPUT + 0.12, f"$L_{{{step}}}$", ha="center", va="center", fontsize=9, color=RED)
+            arrow(axes, (step, INPUT + 0.3), (step, LOWER - 0.24), RED)
+        for segment in range(SEGMENTS):
+            start = segment * PERIOD
+            arrow(axes, (start, LOWER + 0.24), (start, UPPER - 0.23), RED, width=2)
+            if segment:
+                arrow(axes, (start - 0.8, UPPER), (start - PERIOD + 0.8, UPPER), RED)
+                if not restricted:
+                    arrow(axes, (start - 0.3, UPPER - 0.24), (start - 1 + 0.1, LOWER + 0.24), RED, width=2)
+            if restricted:
+                last = start + PERIOD - 1
+                box(axes, last, 1.75, "decoder", GREEN, width=0.95)
+                arrow(axes, (last, 1.75 - 0.24), (last, LOWER + 0.24), RED)
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    matplotlib.rcParams["svg.hashsalt"] = "hrnn"  # the same picture is the same file
+    folder = Path(__file__).resolve().parent
+    for draw, name in ((hierarchy, "hierarchy"), (gradients, "gradients")):
+        draw(folder / f"{name}.svg")
