@@ -46,8 +46,9 @@ def periods(values: Sequence[Period], levels: int) -> list[Period]:
     return values
 
 
-def inputs(model: HRNN, x: Any, name: str = "x") -> None:
-    """(time, batch) tokens in range, or (time, batch, input_size) vectors of the model's dtype, on its device."""
+def inputs(model: HRNN, x: Any, name: str = "x", start: int = 0) -> None:
+    """(time, batch) tokens in range, or (time, batch, input_size) vectors of the model's dtype, on its device. `start` is the
+    first step's number in what the user gave."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} is a {type(x).__name__}; give a tensor")
     tokens = model.input_size if model.tokens else None
@@ -68,7 +69,9 @@ def inputs(model: HRNN, x: Any, name: str = "x") -> None:
         if low < 0 or high >= tokens:
             bad = low if low < 0 else high
             step, row = (x == bad).nonzero()[0].tolist()
-            raise ValueError(f"{name} has token {bad} at step {step}, row {row}; Tokens({tokens}) allows 0 to {tokens - 1}")
+            raise ValueError(
+                f"{name} has token {bad} at step {start + step}, row {row}; Tokens({tokens}) allows 0 to {tokens - 1}"
+            )
         return
     if x.shape[2] != model.input_size:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; expected {expected}, as the model was made for that input size")
@@ -76,7 +79,7 @@ def inputs(model: HRNN, x: Any, name: str = "x") -> None:
         raise TypeError(f"{name} is {x.dtype} and the model {model.dtype}; convert one of them, e.g. {name}.to({model.dtype})")
     if model.check_finite and not bool(torch.isfinite(x).all()):
         step, row, _ = (~torch.isfinite(x)).nonzero()[0].tolist()
-        raise ValueError(f"{name} is not finite at step {step}, row {row}; mend or mask that value")
+        raise ValueError(f"{name} is not finite at step {start + step}, row {row}; mend or mask that value")
 
 
 def state(model: HRNN, value: Any, batch: int) -> None:
@@ -96,9 +99,12 @@ def state(model: HRNN, value: Any, batch: int) -> None:
             f"state is {part.dtype} on {part.device} and the model {model.dtype} on {model.device}; use state.to(device, dtype)"
         )
     like = model.initial_state(1)
-    same_cells = all(len(a) == len(b) for a, b in zip(value.cells, like.cells, strict=True))
-    shapes = [(h.shape[0], h.shape[2:]) for h in value.history]
-    if not same_cells or shapes != [(h.shape[0], h.shape[2:]) for h in like.history]:
+    shapes, expected = (
+        [[part.shape[1:] for part in cell] for cell in s.cells] + [[(h.shape[0], *h.shape[2:])] for h in s.history]
+        for s in (value, like)
+    )
+    beyond = [isinstance(p, int) and int(value.clock.position[:, i].max()) > p for i, p in enumerate(model.periods)]
+    if shapes != expected or any(beyond):
         raise ValueError("state was made by a model with other cells, periods or decoders; start with state=None")
 
 

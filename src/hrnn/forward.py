@@ -81,15 +81,18 @@ class Run:
         self.clock, self.row = state.clock, state.row
         self.history = [h.clone() for h in state.history]
         self.schedule: Schedule | None = None  # of the last chunk, where that was not in phase
+        self.steps = 0
         self.weights: list[Any] = [cell.prepare() if isinstance(cell, BuiltinCell) else None for cell in model.cells]
         self.everyone = torch.arange(state.batch, device=state.row.device)
 
     def feed(self, x: Tensor, boundaries: Tensor | None, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
         """Checked inputs of n steps to the lowest level's hidden states (n, batch, hidden)."""
+        if self.model.tokens:
+            x = x.long()  # whole numbers of any dtype, e.g. bytes, are tokens
         position = phase(self.model, self.clock) if lengths is None and reset is None else None
-        if position is not None:
-            return self._in_phase(x, position)
-        return self._by_step(x, boundaries, lengths, reset)
+        output = self._by_step(x, boundaries, lengths, reset) if position is None else self._in_phase(x, position)
+        self.steps += x.shape[0]
+        return output
 
     def close(self) -> State:
         """End the window: the last complete segments end, and the state is that after all chunks."""
@@ -108,7 +111,9 @@ class Run:
                 self._tell(i, rows, at.ordinal[rows, i] - 1, at.position[rows, i], at.span[rows, i])
             clock = self.schedule.settled(periods)
         history = tuple(cleared(h, clock.position[:, i]) for i, h in enumerate(self.history))
-        return State(tuple(self.cells), clock, self.row, history)
+        # Copies: the output is cut out of the same buffers, and a state must neither change with it nor keep them alive.
+        cells = tuple(tuple(part.clone() for part in cell) for cell in self.cells)
+        return State(cells, clock, self.row, history)
 
     def _in_phase(self, x: Tensor, position: list[int]) -> Tensor:
         model, cells = self.model, self.cells
@@ -171,6 +176,7 @@ class Run:
             following=following(boundaries, lengths, steps),
             lengths=lengths,
             reset=reset,
+            start=self.steps,
         )
         top = len(model.cells) - 1
         offsets = [[0] * (top + 1) for _ in range(x.shape[0] + 1)]

@@ -118,6 +118,7 @@ class HRNN(nn.Module):
             "cell": [c if isinstance(c, str) else None for c in choices],
             **options,
             "batch_first": batch_first,
+            "check_finite": check_finite,
         }
 
     @property
@@ -221,9 +222,8 @@ class HRNN(nn.Module):
     ) -> tuple[Shaped[Tensor, "batch hidden"], State]:
         """One input of a stream: (batch,) or (batch, input_size) to (batch, hidden). Memory does not grow with the stream."""
         axis = 1 if self.batch_first else 0
-        given = None if boundaries is None else boundaries.unsqueeze(axis)
-        at = None if reset is None else reset.unsqueeze(axis)
-        output, state = self(x.unsqueeze(axis), state, boundaries=given, reset=at)
+        inputs, given, at = (v.unsqueeze(axis) if isinstance(v, Tensor) else v for v in (x, boundaries, reset))
+        output, state = self(inputs, state, boundaries=given, reset=at)
         return output.squeeze(axis), state
 
     def save(self, path: str | Path, decoders: bool = True) -> None:
@@ -264,7 +264,7 @@ class HRNN(nn.Module):
 
 
 def _swap(value: Any) -> Any:
-    return value if value is None or value.dim() < 2 else value.transpose(0, 1)
+    return value.transpose(0, 1) if isinstance(value, Tensor) and value.dim() > 1 else value
 
 
 def _make_cell(choice: CellChoice, inputs: int, context: int, hidden: int, tokens: bool) -> nn.Module:

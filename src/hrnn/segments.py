@@ -172,11 +172,13 @@ def schedule(
     following: Tensor | None = None,
     lengths: Tensor | None = None,
     reset: Tensor | None = None,
+    start: int = 0,
 ) -> Schedule:
     """Who ticks when in the next `steps` steps.
 
     boundaries (steps, B, given levels), following (B, given levels): is a boundary known to come behind each row's last
-    step, lengths (B,), reset (steps, B); all checked before.
+    step, lengths (B,), reset (steps, B); all checked before, except that boundaries are nested, which is checked here;
+    `start` is the first step's number in what the user gave.
     """
     batch, below = clock.position.shape
     device = clock.position.device
@@ -200,10 +202,11 @@ def schedule(
             flags = boundaries[..., given]
             announced = torch.zeros_like(ending) if following is None else following[:, given]
             given += 1
-            if (stray := flags & valid & ~ticks).any():
+            stray = torch.cat([flags & valid & ~ticks, (announced & valid[-1] & ~ending)[None]])
+            if stray.any():
                 step, row = stray.nonzero()[0].tolist()
                 raise ValueError(
-                    f"boundaries of level {i} at step {step}, row {row} is true where level {i} does not tick; "
+                    f"boundaries of level {i} at step {start + step}, row {row} is true where level {i} does not tick; "
                     f"a boundary of a level must also be one of every level below"
                 )
             boundary = ticks & (flags | resets | ((count == 1) & (position == 0)))

@@ -144,12 +144,14 @@ class _Unroll(torch.autograd.Function):
         block.set_state(0, None if fresh else state)
         block.run(weights, 0, inputs.shape[0], fresh, None if context is None else context.detach())
         ctx.block, ctx.weights, ctx.fresh = block, weights, fresh
+        ctx.save_for_backward(inputs, context, *rest[cell.state_parts :])
         return block.states[0][1:], *block.state(inputs.shape[0])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_output: Tensor, *d_state: Tensor) -> Any:
         block, cell, weights, fresh = ctx.block, ctx.block.cell, ctx.weights, ctx.fresh
+        _ = ctx.saved_tensors  # raises if one of them was modified in place since
         ticks, rows, _ = block.gates.shape
         carry = [part.clone() for part in d_state]
         buffers = cell.zero_gradients()

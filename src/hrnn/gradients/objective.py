@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -71,7 +71,9 @@ class Objective:
                     output, y = output[mask][None], y[mask][None]
         assert y is not None
         result = self.loss(output, y)
-        values, metrics = result if isinstance(result, tuple) else (result, {})
+        values, metrics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+        if not isinstance(metrics, Mapping):
+            raise TypeError(f"loss returned a {type(metrics).__name__} beside its values; expected a dict of metrics")
         shape = tuple(output.shape[:2])
         if not isinstance(values, Tensor) or tuple(values.shape) != shape:
             got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
@@ -80,7 +82,7 @@ class Objective:
                 f"the library takes the mean over the whole window"
             )
         for name, value in metrics.items():
-            summed = value.detach().sum()
+            summed = torch.as_tensor(value).detach().sum()
             self.metrics[name] = self.metrics[name] + summed if name in self.metrics else summed
         weighted = values.sum() * self.window.weight
         self.total = self.total + weighted.detach()

@@ -170,6 +170,7 @@ class Rounds:
             following=behind,
             lengths=part.lengths,
             reset=part.reset,
+            start=self.steps,
         )
         self.clock = plan.clock
         added = self._append(plan)

@@ -83,6 +83,7 @@ class Window:
         self.model, self.betas = model, checks.betas(model, betas)
         self.streamed = not isinstance(x, Tensor)
         self.batch: int | None = None
+        self._steps = 0  # of the chunks so far
         self._start_over: Tensor | None = None  # rows that are reset before the first step
         self._opened = self.in_phase = False
         self._given_state = state
@@ -144,13 +145,19 @@ class Window:
             x, y, mask, boundaries, reset = (
                 v.transpose(0, 1) if isinstance(v, Tensor) and v.dim() > 1 else v for v in (x, y, mask, boundaries, reset)
             )
-        checks.inputs(model, x)
+        checks.inputs(model, x, start=self._steps)
         steps, batch = x.shape[:2]
+        self._steps += steps
         if self.batch not in (None, batch):
             raise ValueError(f"the window's iterator changed the batch from {self.batch} to {batch} rows; keep it the same")
         self.batch = batch
         if self.streamed and x.requires_grad:
             raise ValueError("x requires grad and comes from an iterator; give the window as one tensor to get x.grad")
+        if x.requires_grad and not chunk.x.is_leaf:
+            raise ValueError(
+                "x requires grad and is computed from other tensors, which would get no gradient; give "
+                "leaf = x.detach().requires_grad_(), and go on with x.backward(leaf.grad)"
+            )
         if mask is not None:
             if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (steps, batch):
                 kind = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
