@@ -1,0 +1,393 @@
+"""However a sequence is cut, in time, into rows, into rounds, or described: the same outputs, states and gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+
+import hrnn
+from tests.helpers import (
+    CELLS,
+    METHODS,
+    PROPERTY,
+    assert_close,
+    assert_same_gradients,
+    assert_same_state,
+    nested_flags,
+    periodic_flags,
+    seeded,
+    squares,
+    take_gradients,
+)
+from tests.oracle import Oracle
+
+
+@dataclass
+class Case:
+    """A model, and rows from the start of their sequences: x, y, boundaries (steps + 1, ...) or None."""
+
+    model: hrnn.HRNN
+    x: torch.Tensor
+    y: torch.Tensor
+    flags: torch.Tensor | None
+    betas: list[float]
+    generator: torch.Generator
+
+    @property
+    def steps(self):
+        return self.x.shape[0]
+
+    @property
+    def batch(self):
+        return self.x.shape[1]
+
+    def part(self, a, b, rows=slice(None), extra=True):
+        """Arguments for steps a to b of some rows; `extra`: the boundary behind them is told, if it is known."""
+        flags = None if self.flags is None else self.flags[a : b + (extra or b == self.steps), rows]
+        return {"x": self.x[a:b, rows], "boundaries": flags}
+
+    def weights(self):
+        """Of the whole, for parts of it that make one update."""
+        return {"weight": 1 / (self.steps * self.batch), "local_weight": 1 / (self.steps * self.batch)}
+
+
+@st.composite
+def cases(draw, fixed=None, steps=None, resets=False):
+    levels = draw(st.integers(1, 3))
+    fixed = draw(st.booleans()) if fixed is None else fixed
+    period = st.integers(1, 4) if fixed else st.one_of(st.integers(1, 4), st.integers(1, 3).map(hrnn.Given))
+    periods = draw(st.lists(period, min_size=levels - 1, max_size=levels - 1))
+    seed, tokens, batch = draw(st.integers(0, 2**31)), draw(st.booleans()), draw(st.integers(1, 4))
+    steps = draw(st.integers(1, 16)) if steps is None else steps
+    name = draw(st.sampled_from(sorted(CELLS)))
+    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    sizes = [3, 2, 4][:levels]
+    indices = draw(st.sampled_from(["sampled", "all"]))
+    model = hrnn.HRNN(
+        hrnn.Tokens(3) if tokens else 2, sizes, periods, cell=CELLS[name], indices=indices, decoder_units=3
+    ).double()
+    x = torch.randint(3, (steps, batch), generator=generator)
+    if not tokens:
+        x = torch.randn(steps, batch, 2, generator=generator, dtype=torch.float64)
+    y = torch.randn(steps, batch, 3, generator=generator, dtype=torch.float64)
+    reset = torch.rand(steps, batch, generator=generator) < 0.2 if resets else None
+    case = Case(model, x, y, nested_flags(periods, steps, batch, generator, reset), [0.7, 0.3][: levels - 1], generator)
+    return (case, reset) if resets else case
+
+
+def copied(model, **changes):
+    """The same weights in a model made with some other options."""
+    config = model.config
+    names = zip(config.pop("cell"), model.cells, strict=True)
+    options = config | {
+        "inputs": model.inputs,
+        "periods": model.periods,
+        "cell": [type(cell.module) if name is None else name for name, cell in names],
+    }
+    other = hrnn.HRNN(**(options | changes)).double()
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+def cuts(case, draw_from):
+    inner = draw_from.draw(st.sets(st.integers(1, max(1, case.steps - 1)), max_size=5)) if case.steps > 1 else set()
+    edges = [0, *sorted(inner), case.steps]
+    return list(pairwise(edges))
+
+
+@given(case=cases(), data=st.data())
+@settings(PROPERTY, max_examples=60)
+def test_whole_is_chunked_is_streamed(case, data):
+    model = case.model
+    with torch.no_grad():
+        whole, after = model(**case.part(0, case.steps))
+        for extra in (True, False):
+            state, outputs, parts = None, [], cuts(case, data)
+            for a, b in parts:
+                output, state = model(**case.part(a, b, extra=extra), state=state)
+                outputs.append(output)
+            assert_close(torch.cat(outputs), whole, tolerance=1e-12)
+            assert_same_state(state, after, leave_out=("skipped",))
+            assert not after.skipped.any()
+            if model.periods and isinstance(model.periods[0], hrnn.Given):
+                # Without the extra step the end of a segment comes too late for its local loss, which the state counts.
+                late = torch.stack([case.flags[a, :, 0] & (not extra) for a, _ in parts[1:]]) if parts[1:] else None
+                assert torch.equal(state.skipped[:, 0], after.skipped[:, 0] if late is None else late.sum(0))
+        flags = None if case.flags is None else case.flags[:-1]
+        whole, after = model(case.x, boundaries=flags)
+        state, outputs = None, []
+        for t in range(case.steps):
+            output, state = model.step(case.x[t], state, boundaries=None if flags is None else flags[t])
+            outputs.append(output)
+    assert_close(torch.stack(outputs), whole, tolerance=1e-12)
+    assert_same_state(state, after, leave_out=("skipped",))
+
+
+@given(case=cases(), data=st.data())
+@settings(PROPERTY, max_examples=30)
+def test_autograd_goes_through_the_state(case, data):
+    """Chunks of `forward` whose states keep their graph give the gradients of the whole."""
+    upstream = torch.randn(case.steps, case.batch, 3, generator=case.generator, dtype=torch.float64)
+    output, _ = case.model(**case.part(0, case.steps))
+    (output * upstream).sum().backward()
+    whole = take_gradients(case.model)
+    state, total = None, 0
+    for a, b in cuts(case, data):
+        output, state = case.model(**case.part(a, b), state=state)
+        total = total + (output * upstream[a:b]).sum()
+    total.backward()
+    assert_same_gradients(take_gradients(case.model), whole)
+
+
+def told_in_time(fixed, given, end):
+    """Where a window ends between the last tick of a segment and the segment's last step, a fixed period counts its local
+    loss at that tick; the data tell of the end only in the next window, too late. Levels above a given one are like it."""
+    size = 1  # steps of a tick
+    for i, period in enumerate(fixed):
+        if i >= given[0] and end % (size * period) > size * period - size:
+            return False
+        size *= period
+    return True
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(data=st.data())
+@settings(PROPERTY, max_examples=40)
+def test_periodic_given_boundaries_are_fixed_periods(method, data):
+    """Some or all levels given, the rest fixed; two windows, that end wherever both can know the same."""
+    case = data.draw(cases(fixed=True, steps=32).filter(lambda case: case.model.periods))
+    fixed = case.model.periods
+    given = sorted(data.draw(st.sets(st.integers(0, len(fixed) - 1), min_size=1)))
+    other = copied(case.model, periods=[hrnn.Given(p) if i in given else p for i, p in enumerate(fixed)])
+    ends = data.draw(
+        st.sets(st.sampled_from([t for t in range(1, 33) if told_in_time(fixed, given, t)]), min_size=1, max_size=2)
+    )
+    flags = periodic_flags(fixed, given, case.steps + 1)[:, None].expand(-1, case.batch, -1)
+    states = [None, None]
+    for a, b in pairwise([0, *sorted(ends)]):
+        results, outputs, gradients = [], [], []
+        for i, model in enumerate((case.model, other)):
+            x = case.x[a:b].clone()
+            x.requires_grad_(x.is_floating_point())
+            options = {"boundaries": flags[a : b + 1]} if i else {}
+            outputs.append(model(x, states[i], **options)[0])
+            results.append(
+                METHODS[method]().backward(
+                    model, x, case.y[a:b], loss=squares, betas=case.betas, state=states[i], generator=seeded(), **options
+                )
+            )
+            gradients.append(take_gradients(model) | ({} if x.grad is None else {"x": x.grad}))
+            states[i] = results[i].state
+        assert_close(outputs[1], outputs[0], tolerance=1e-12)
+        assert_close(results[1].loss, results[0].loss, tolerance=1e-12)
+        assert_close(results[1].local_losses, results[0].local_losses, tolerance=1e-12)
+        assert_same_gradients(gradients[1], gradients[0])
+        assert_same_state(states[1], states[0])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(data=st.data())
+@settings(PROPERTY, max_examples=30)
+def test_a_reset_row_is_a_fresh_sequence(method, data):
+    """Every stretch between two resets of a row, run alone in a batch of one, sums up to the whole batch."""
+    case, reset = data.draw(cases(resets=True))
+    model, flags = case.model, case.flags
+    whole, _ = model(case.x, boundaries=flags, reset=reset)
+    common = {"loss": squares, "betas": case.betas, **case.weights()}
+    together = METHODS[method]().backward(model, case.x, case.y, boundaries=flags, reset=reset, generator=seeded(), **common)
+    expected = take_gradients(model)
+    task, local = 0, torch.zeros(len(case.betas), dtype=torch.float64)
+    for row in range(case.batch):
+        starts = [0, *(t for t in range(1, case.steps) if reset[t, row]), case.steps]
+        for a, b in pairwise(starts):
+            part = case.part(a, b, slice(row, row + 1), extra=False)
+            state = model.initial_state(1).with_rows(torch.tensor([row]))
+            part |= {"state": state, "reset": torch.ones(1, dtype=torch.bool)}  # a learned start gets its gradient
+            assert_close(model(**part)[0][:, 0], whole[a:b, row], tolerance=1e-12)
+            alone = METHODS[method]().backward(model, y=case.y[a:b, row : row + 1], generator=seeded(), **part, **common)
+            task, local = task + alone.loss, local + alone.local_losses
+    assert_close(task, together.loss)
+    assert_close(local, together.local_losses)
+    assert_same_gradients(take_gradients(model), expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(data=st.data())
+@settings(PROPERTY, max_examples=30)
+def test_padding_changes_nothing(method, data):
+    """Garbage behind a row's length, lengths of 0 included; and each row gives what it gives alone, cut at its length."""
+    case = data.draw(cases())
+    model, steps, batch = case.model, case.steps, case.batch
+    lengths = torch.tensor(data.draw(st.lists(st.integers(0, steps), min_size=batch, max_size=batch)))
+    behind = torch.arange(steps)[:, None] >= lengths
+    x, y = case.x.clone(), case.y.clone()
+    if x.is_floating_point():
+        x[behind] = float("nan")
+    else:
+        x[behind] = 2
+    y[behind] = float("nan")
+    flags = case.flags
+    if flags is not None:  # the step right behind a row says whether its segment ends there, as the extra one does
+        later = torch.arange(steps + 1)[:, None] > lengths
+        flags = torch.where(later[..., None], torch.rand(flags.shape, generator=case.generator) < 0.5, flags)
+    common = {"loss": squares, "betas": case.betas, **case.weights()}
+    results = []
+    for inputs, targets, boundaries in ((case.x, case.y, case.flags), (x, y, flags)):
+        output, after = model(inputs, boundaries=boundaries, lengths=lengths)
+        result = METHODS[method]().backward(
+            model, inputs, targets, boundaries=boundaries, lengths=lengths, generator=seeded(), **common
+        )
+        results.append((output, after, result, take_gradients(model)))
+    (output, after, result, gradients), (other_output, other_after, other, other_gradients) = results
+    assert torch.equal(output, other_output)
+    assert not output[behind].any()
+    assert_same_state(after, other_after)
+    assert_same_state(result.state, other.state)
+    assert torch.equal(result.loss, other.loss)
+    assert result.targets == int(lengths.sum())
+    assert_same_gradients(other_gradients, gradients, tolerance=1e-14)
+    task, local = torch.zeros((), dtype=torch.float64), torch.zeros(len(case.betas), dtype=torch.float64)
+    for row, length in enumerate(lengths.tolist()):
+        if not length:
+            continue
+        part = case.part(0, length, slice(row, row + 1))
+        state = model.initial_state(1).with_rows(torch.tensor([row]))
+        part |= {"state": state, "reset": torch.ones(1, dtype=torch.bool)}
+        alone_output, alone_after = model(**part)
+        assert_close(alone_output[:, 0], output[:length, row], tolerance=1e-12)
+        assert_same_state(alone_after, after.select(torch.tensor([row])))
+        alone = METHODS[method]().backward(model, y=case.y[:length, row : row + 1], generator=seeded(), **part, **common)
+        task, local = task + alone.loss, local + alone.local_losses
+    assert_close(task, result.loss)
+    assert_close(local, result.local_losses)
+    assert_same_gradients(take_gradients(model), gradients)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(data=st.data())
+@settings(PROPERTY, max_examples=30)
+def test_rows_may_be_split_over_calls(method, data):
+    """In the second of two windows, so that states are split too; sampled indices follow the row numbers."""
+    case = data.draw(cases())
+    model = case.model
+    middle = data.draw(st.integers(1, case.steps))
+    _, state = model(**case.part(0, middle))
+    state = state.detach()
+    if middle == case.steps:
+        return
+    common = {"loss": squares, "betas": case.betas, **case.weights()}
+    y = case.y[middle:]
+    whole = METHODS[method]().backward(model, y=y, state=state, generator=seeded(), **case.part(middle, case.steps), **common)
+    expected = take_gradients(model)
+    order = torch.randperm(case.batch, generator=case.generator)
+    task, local = torch.zeros((), dtype=torch.float64), torch.zeros(len(case.betas), dtype=torch.float64)
+    for rows in order.split(data.draw(st.integers(1, case.batch))):
+        part = METHODS[method]().backward(
+            model,
+            y=y[:, rows],
+            state=state.select(rows),
+            generator=seeded(),
+            **case.part(middle, case.steps, rows),
+            **common,
+        )
+        assert_same_state(part.state, whole.state.select(rows))
+        task, local = task + part.loss, local + part.local_losses
+    assert_close(task, whole.loss)
+    assert_close(local, whole.local_losses)
+    assert_same_gradients(take_gradients(model), expected)
+
+
+@given(data=st.data())
+@settings(PROPERTY, max_examples=50)
+def test_rounds_and_chunks_of_any_size_give_the_same(data):
+    """Also with resets; and a chunk may be a plain tuple (x, y)."""
+    case, reset = data.draw(cases(resets=True))
+    reset = reset if data.draw(st.booleans()) else None
+    flags = case.flags if reset is not None else nested_flags(case.model.periods, case.steps, case.batch, case.generator)
+    common = {"loss": squares, "betas": case.betas, **case.weights()}
+    runs = []
+    for method in (hrnn.Restricted(), hrnn.Restricted(data.draw(st.integers(1, 20))), hrnn.Full()):
+        one = method.backward(case.model, case.x, case.y, boundaries=flags, reset=reset, generator=seeded(), **common)
+        runs.append((one, take_gradients(case.model)))
+        plain = flags is None and reset is None
+        chunks = (
+            (case.x[a:b], case.y[a:b])
+            if plain
+            else hrnn.Chunk(
+                case.x[a:b],
+                case.y[a:b],
+                boundaries=None if flags is None else flags[a : b + (b == case.steps)],
+                reset=None if reset is None else reset[a:b],
+            )
+            for a, b in cuts(case, data)
+        )
+        many = method.backward(case.model, chunks, generator=seeded(), **common)
+        gradients = take_gradients(case.model)
+        assert_same_state(many.state, one.state)
+        assert_close(many.loss, one.loss)
+        assert_close(many.local_losses, one.local_losses)
+        assert_same_gradients(gradients, runs[-1][1])
+    assert_same_state(runs[1][0].state, runs[0][0].state)
+    assert_close(runs[1][0].local_losses, runs[0][0].local_losses)
+    assert_same_gradients(runs[1][1], runs[0][1])
+
+
+@given(data=st.data())
+@settings(PROPERTY, max_examples=30)
+def test_batch_first_is_only_another_order(data):
+    case, reset = data.draw(cases(resets=True))
+    turned = copied(case.model, batch_first=True)
+    lengths = torch.randint(case.steps + 1, (case.batch,), generator=case.generator)
+    mask = torch.rand(case.steps, case.batch, generator=case.generator) < 0.7
+    one = {"x": case.x, "boundaries": case.flags, "reset": reset}
+    other = {name: None if value is None else value.transpose(0, 1) for name, value in one.items()}
+    output, state = case.model(**one, lengths=lengths)
+    turned_output, turned_state = turned(**other, lengths=lengths)
+    assert torch.equal(turned_output.transpose(0, 1), output)
+    assert_same_state(turned_state, state)
+    options = {"boundaries": None if case.flags is None else case.flags[0], "reset": reset[0]}
+    assert torch.equal(turned.step(case.x[0], **options)[0], case.model.step(case.x[0], **options)[0])
+    for method in METHODS.values():
+        gradients = []
+        for model, options, y, m in (
+            (case.model, one, case.y, mask),
+            (turned, other, case.y.transpose(0, 1), mask.t()),
+        ):
+            x = options["x"].clone().requires_grad_(options["x"].is_floating_point())
+            result = method().backward(
+                model, **(options | {"x": x}), y=y, mask=m, lengths=lengths, loss=squares, betas=case.betas, generator=seeded()
+            )
+            x_grad = {} if x.grad is None else {"x": x.grad if model is case.model else x.grad.transpose(0, 1)}
+            gradients.append((take_gradients(model) | x_grad, result))
+        assert_same_gradients(gradients[1][0], gradients[0][0], tolerance=1e-13)
+        assert_same_state(gradients[1][1].state, gradients[0][1].state)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("periods", [[1], [2], [40], [3, 5], [1, 1]], ids=str)
+def test_long_windows_equal_the_oracle(periods, apart, method):
+    """More segments, and longer ones, than any buffer holds at once: blocks, drawn indices and rounds start again."""
+    torch.manual_seed(3)
+    steps, batch = 150, 2
+    model = hrnn.HRNN(hrnn.Tokens(3), [2] * (len(periods) + 1), periods, cell="gru", decoder_units=2).double()
+    x, y = torch.randint(3, (steps, batch)), torch.randn(steps, batch, 2, dtype=torch.float64)
+    lengths = torch.tensor([steps, 131]) if apart else None
+    valid = steps * batch if lengths is None else int(lengths.sum())
+    betas = [0.5] * len(periods)
+    seed = int(torch.randint(2**63 - 1, (), generator=seeded()))
+    result = METHODS[method]().backward(model, x, y, loss=squares, betas=betas, lengths=lengths, generator=seeded())
+    got = take_gradients(model)
+    _, total, task, local = Oracle(model, batch, method == "restricted").window(
+        x, y, loss=squares, betas=betas, seed=seed, weight=1 / valid, local_weight=1 / valid, mask=None, lengths=lengths
+    )
+    total.backward()
+    assert_same_gradients(got, take_gradients(model))
+    assert_close(result.loss, task)
+    assert_close(result.local_losses, torch.stack([torch.as_tensor(v).detach() for v in local]))
