@@ -106,7 +106,8 @@ class State:
     @staticmethod
     def load(path: str | Path, device: str = "cpu") -> State:
         """Read what `save` wrote."""
-        return State.from_tensors(load_file(str(path), device=device))
+        # Copies: tensors in a file are not aligned as torch's own are, and products then differ in the last bit.
+        return State.from_tensors({name: t.clone() for name, t in load_file(str(path), device=device).items()})
 
     def with_rows(self, row: Tensor) -> State:
         """With other row numbers: for a process that has rows `row` of a larger batch."""
