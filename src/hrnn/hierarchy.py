@@ -183,13 +183,14 @@ class HRNN(nn.Module):
 
     def forward(
         self,
-        x: Shaped[Tensor, "time batch ..."],
+        x: Shaped[Tensor, "outer inner *features"],
         state: State | None = None,
         boundaries: Bool[Tensor, "..."] | None = None,
         lengths: Int[Tensor, " batch"] | Sequence[int] | None = None,
         reset: Bool[Tensor, "..."] | None = None,
-    ) -> tuple[Shaped[Tensor, "time batch hidden"], State]:
-        """Inputs to the lowest level's hidden states, and the state after them. Differentiable by autograd.
+    ) -> tuple[Shaped[Tensor, "outer inner hidden"], State]:
+        """Inputs to the lowest level's hidden states, and the state after them. Differentiable by autograd. The outer dimension
+        is time and the inner one the batch, or, with batch_first, the other way round.
 
         x:          (time, batch) tokens or (time, batch, input_size) vectors
         boundaries: bool (time, batch), or (time, batch, n) where n levels have given boundaries: true where the level above
