@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 PROGRAM = """
 import jaxtyping
 jaxtyping.install_import_hook("hrnn", "beartype.beartype")
@@ -48,22 +46,16 @@ for inputs in (hrnn.Tokens(3), 2):
                 method.backward(model, iter([chunk]), weight=1.0, local_weight=1.0, **options)
             state.select(torch.tensor([1])).with_rows(torch.tensor([4])).to(dtype=torch.float64).clone().detach()
 print("good")
-WRONG
+
+for wrong in (lambda: model(torch.zeros(())), lambda: model.reset(state, torch.tensor([1.0, 0.0]))):
+    try:
+        wrong()
+    except jaxtyping.TypeCheckError:
+        print("caught")
 """
 
 
-def run(extra: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", PROGRAM.replace("WRONG", extra)], capture_output=True, text=True)
-
-
-def test_annotations_hold_on_good_input():
-    result = run()
+def test_annotations_hold_on_good_input_and_are_checked():
+    result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr[-2000:]
-    assert result.stdout.strip() == "good"
-
-
-@pytest.mark.parametrize("wrong", ["model(torch.zeros(()))", "model.reset(state, torch.tensor([1.0, 0.0]))"])
-def test_the_hook_does_check(wrong):
-    result = run(wrong)
-    assert result.stdout.strip() == "good"
-    assert "TypeCheckError" in result.stderr
+    assert result.stdout.split() == ["good", "caught", "caught"]
