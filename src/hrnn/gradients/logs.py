@@ -251,8 +251,12 @@ class UserLog(Log):
                 part[rows] = 0 if gradient is None else gradient[active]
             for parameter in self.parameters:
                 gradient = next(results)
-                if gradient is not None:
-                    self.sums[parameter] = gradient if parameter not in self.sums else self.sums[parameter] + gradient
+                if gradient is None:
+                    continue
+                if parameter in self.sums:
+                    self.sums[parameter].add_(gradient)
+                else:  # autograd may hand out one tensor for several parameters
+                    self.sums[parameter] = gradient.clone()
             d_given = next(results) if self.wants_inputs else None
             if d_given is not None and d_inputs is not None:
                 d_inputs.index_add_(0, tick.records[active], d_given[active])
