@@ -66,6 +66,28 @@ def test_gradients_are_added_to_grad(method, problem):
     assert float(single.abs().min()) > 0
 
 
+class TwoBiases(MinimalGRU):
+    """Two parameters for which autograd hands out one and the same gradient tensor."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__(input_size, hidden_size)
+        self.one, self.other = (nn.Parameter(torch.zeros(hidden_size)) for _ in range(2))
+
+    def step(self, inputs, state):
+        (h,) = super().step(inputs, state)
+        return (h + (self.one + self.other),)
+
+
+def test_gradients_share_no_memory(method):
+    """In a window of one tick nothing has been added up yet."""
+    model = hrnn.HRNN(2, [3], [], cell=TwoBiases)
+    x, y = torch.randn(1, 2, 2), torch.randn(1, 2, 3)
+    _, once = run(method, model, {"x": x, "y": y, "loss": squares})
+    for _ in range(2):
+        method.backward(model, x, y, loss=squares)
+    assert_same_gradients(take_gradients(model), {name: 2 * g for name, g in once.items()}, tolerance=1e-6)
+
+
 def test_result_is_detached(method, problem):
     model, options = problem
     result, _ = run(method, model, options)
@@ -189,8 +211,8 @@ def test_betas_of_zero_never_call_the_decoder(method, problem, monkeypatch):
     def forbidden(*_):
         raise AssertionError("the decoder was called")
 
-    monkeypatch.setattr(Decoder, "forward", forbidden)
-    monkeypatch.setattr(Decoder, "draw", forbidden)
+    for name in ("forward", "loss", "differentiate", "draw"):
+        monkeypatch.setattr(Decoder, name, forbidden)
     result, gradients = run(method, model, options, betas=[0, 0])
     assert bool(result.local_losses.isnan().all())
     assert_same_gradients(gradients, expected, tolerance=0)
@@ -217,6 +239,32 @@ def test_both_methods_decode_the_same_sampled_indices(problem):
     assert_same_state(results["full"].state, results["restricted"].state)
     others = [run(hrnn.Full(), model, options, generator=seeded(seed))[0].local_losses[0] for seed in range(8)]
     assert len({float(loss) for loss in others}) > 1, "another generator draws other indices"
+
+
+@pytest.mark.parametrize("indices", ["sampled", "all"])
+@pytest.mark.parametrize("tokens", [False, True])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_decoders_of_any_depth_by_hand_and_by_autograd(layers, tokens, indices):
+    """A decoder's own gradient does not depend on how the rest is differentiated."""
+    torch.manual_seed(5)
+    for periods in ([3, 2], [hrnn.Given(3), 2]):
+        model = hrnn.HRNN(
+            hrnn.Tokens(4) if tokens else 2,
+            [3, 4, 2],
+            periods,
+            decoder_layers=[layers, 2],
+            decoder_units=[5, 3],
+            indices=[indices, "sampled"],
+        ).double()
+        x = torch.randint(4, (13, 3)) if tokens else torch.randn(13, 3, 2).double()
+        y, flags = torch.randn(13, 3, 3).double(), None if periods == [3, 2] else torch.rand(14, 3) < 0.4
+        options = {"x": x, "y": y, "boundaries": flags, "loss": squares, "betas": [0.5, 0.2]}
+        (full, expected), (restricted, got) = (run(method(), model, options) for method in METHODS.values())
+        assert_close(restricted.local_losses, full.local_losses, tolerance=1e-13)
+        own = [name for name in expected if ".decoders." in name]
+        assert len(own) == 2 * (layers + 2) + 2
+        assert_same_gradients({n: got[n] for n in own}, {n: expected[n] for n in own}, tolerance=1e-12)
+        assert all(float(got[name].abs().max()) > 0 for name in own)
 
 
 def test_the_generator_moves_on_from_window_to_window(method, problem):
@@ -345,15 +393,16 @@ def test_a_late_failure_leaves_everything_as_it_was(method, problem, where, monk
             raise BrokenError
 
     if where == "decoder":
-        original, decoded = Decoder.forward, []
+        decoded, originals = [], dict(vars(Decoder))
+        for name in ("loss", "differentiate"):  # by autograd, and by hand
 
-        def forward(self, *arguments):
-            decoded.append(0)
-            if len(decoded) > 2:
-                raise BrokenError
-            return original(self, *arguments)
+            def failing(self, *arguments, name=name):
+                decoded.append(0)
+                if len(decoded) > 2:
+                    raise BrokenError
+                return originals[name](self, *arguments)
 
-        monkeypatch.setattr(Decoder, "forward", forward)
+            monkeypatch.setattr(Decoder, name, failing)
     changes = {"loss": loss, "on_segment": listen, "weight": 0.1, "local_weight": 0.1, "x": None, "y": None, "boundaries": None}
     window = options | changes | {"x": chunks(options, failing=2 if where == "iterator" else None)}
     if where == "nothing":
