@@ -89,8 +89,8 @@ class Block:
         d_hidden (slots, rows, hidden): the gradient of the hidden state after each tick, from outside; overwritten.
         carry: the gradient of the whole state after the last tick; becomes that of the state before the first, or, where
         that is `fresh`, its first entry that of the context.
-        workspace: (at least min(stop - start, BACKWARD_TICKS), rows, gates). d_inputs (stop - start, rows, input_size) is
-        filled if given. cache: kept from call to call where d_hidden and workspace are always the same.
+        workspace: (at least min(stop - start, BACKWARD_TICKS), rows, gates). d_inputs (stop - start, rows, input_size),
+        contiguous, is filled if given. cache: kept from call to call where d_hidden and workspace are always the same.
         """
         cell, rows = self.cell, self.gates.shape[1]
         for last in range(stop, start, -BACKWARD_TICKS):
@@ -119,7 +119,7 @@ class Block:
             else:
                 carry[0] = cell.carry_hidden(views, weights.back_hidden)
             if d_inputs is not None:
-                d_flat = d_inputs[first - start : last - start].flatten(0, 1)
+                d_flat = d_inputs[first - start : last - start].view(-1, cell.input_size)  # never a copy
                 torch.mm(flat[:, cell.input_columns], weights.back_input, out=d_flat)
 
 
@@ -156,7 +156,7 @@ class _Unroll(torch.autograd.Function):
         carry = [part.clone() for part in d_state]
         buffers = cell.zero_gradients()
         wants = ctx.needs_input_grad
-        d_inputs = torch.empty_like(block.inputs) if wants[3] else None
+        d_inputs = torch.empty_like(block.inputs, memory_format=torch.contiguous_format) if wants[3] else None
         space = workspace(cell, ticks, rows)
         block.backward(weights, buffers, 0, ticks, d_output.clone(), carry, space, fresh=fresh, d_inputs=d_inputs)
         gradients = cell.gradients(buffers)

@@ -136,9 +136,10 @@ class Dense:
             if below and place and state.history:
                 tape.blocks[0].inputs[:place].copy_(state.history[level][:place])
             self.tapes.append(tape)
-        self.d_x = None if window.given_x is None else torch.zeros_like(window.given_x)
-        if self.d_x is not None and model.batch_first:
-            self.d_x = self.d_x.transpose(0, 1)
+        self.d_x: Tensor | None = None
+        if window.given_x is not None:
+            x = window.given_x.transpose(0, 1) if model.batch_first else window.given_x
+            self.d_x = torch.zeros_like(x, memory_format=torch.contiguous_format)
 
     def run(self) -> State:
         """Everything: forward, backward, and the state after the window. Gradients are in the objective's `gathered`."""
