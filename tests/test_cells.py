@@ -85,6 +85,25 @@ class Conformance:
         assert_close(*outputs, tolerance=1e-13)
         assert_same_gradients(*gradients, tolerance=1e-12)
 
+    @pytest.mark.parametrize("how", ["forward", *METHODS])
+    def test_inputs_may_lie_in_memory_in_any_order(self, how):
+        """Their gradient too: as a transposed tensor, which batch_first makes of its input, or expanded."""
+        model = self.model()
+        x = torch.randn(2, 7, 3, generator=seeded(), dtype=torch.float64)
+        y = torch.randn(7, 2, 4, generator=seeded(), dtype=torch.float64)
+        gradients = []
+        for leaf in (x.transpose(0, 1).contiguous(), x.transpose(0, 1)):
+            leaf = leaf.detach().requires_grad_()
+            if how == "forward":
+                squares(model(leaf)[0], y).mean().backward()
+            else:
+                METHODS[how]().backward(model, leaf, y, loss=squares)
+            gradients.append(take_gradients(model) | {"x": leaf.grad})
+        assert not gradients[1]["x"].isnan().any()
+        assert_same_gradients(gradients[1], gradients[0], tolerance=1e-13)
+        expanded = x[:1, :1].expand(7, 2, -1)
+        assert_close(model(expanded)[0], model(expanded.contiguous())[0], tolerance=1e-14)
+
     def test_gradcheck_through_forward(self):
         """By finite differences, over inputs, parameters and the state's own parts, in mid-segment."""
         model = self.model(inputs=2, sizes=(2, 2), periods=(2,), decoders=False)

@@ -342,16 +342,18 @@ def test_rounds_and_chunks_of_any_size_give_the_same(data):
 @settings(PROPERTY, max_examples=30)
 def test_batch_first_is_only_another_order(data):
     case, reset = data.draw(cases(resets=True))
+    reset = reset if data.draw(st.booleans()) else torch.zeros_like(reset)
+    flags = nested_flags(case.model.periods, case.steps, case.batch, case.generator, reset)
     turned = copied(case.model, batch_first=True)
-    lengths = torch.randint(case.steps + 1, (case.batch,), generator=case.generator)
+    lengths = torch.randint(case.steps + 1, (case.batch,), generator=case.generator) if data.draw(st.booleans()) else None
     mask = torch.rand(case.steps, case.batch, generator=case.generator) < 0.7
-    one = {"x": case.x, "boundaries": case.flags, "reset": reset}
-    other = {name: None if value is None else value.transpose(0, 1) for name, value in one.items()}
+    one = {"x": case.x, "boundaries": flags, "reset": reset}
+    other = {name: None if value is None else value.transpose(0, 1).contiguous() for name, value in one.items()}
     output, state = case.model(**one, lengths=lengths)
     turned_output, turned_state = turned(**other, lengths=lengths)
     assert torch.equal(turned_output.transpose(0, 1), output)
     assert_same_state(turned_state, state)
-    options = {"boundaries": None if case.flags is None else case.flags[0], "reset": reset[0]}
+    options = {"boundaries": None if flags is None else flags[0], "reset": reset[0]}
     assert torch.equal(turned.step(case.x[0], **options)[0], case.model.step(case.x[0], **options)[0])
     for method in METHODS.values():
         gradients = []
