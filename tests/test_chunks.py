@@ -102,7 +102,7 @@ def cuts(case, draw_from):
 
 
 @given(case=cases(), data=st.data())
-@settings(PROPERTY, max_examples=60)
+@settings(PROPERTY, max_examples=40)
 def test_whole_is_chunked_is_streamed(case, data):
     model = case.model
     with torch.no_grad():
@@ -158,7 +158,7 @@ def told_in_time(fixed, given, end):
 
 @pytest.mark.parametrize("method", METHODS)
 @given(data=st.data())
-@settings(PROPERTY, max_examples=40)
+@settings(PROPERTY, max_examples=30)
 def test_periodic_given_boundaries_are_fixed_periods(method, data):
     """Some or all levels given, the rest fixed; two windows, that end wherever both can know the same."""
     case = data.draw(cases(fixed=True, steps=32).filter(lambda case: case.model.periods))
@@ -304,7 +304,7 @@ def test_rows_may_be_split_over_calls(method, data):
 
 
 @given(data=st.data())
-@settings(PROPERTY, max_examples=50)
+@settings(PROPERTY, max_examples=30)
 def test_rounds_and_chunks_of_any_size_give_the_same(data):
     """Also with resets; and a chunk may be a plain tuple (x, y)."""
     case, reset = data.draw(cases(resets=True))
@@ -373,7 +373,7 @@ def test_batch_first_is_only_another_order(data):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("periods", [[1], [2], [40], [3, 5], [1, 1]], ids=str)
+@pytest.mark.parametrize("periods", [[1], [40], [3, 5], [1, 1]], ids=str)
 def test_long_windows_equal_the_oracle(periods, apart, method):
     """More segments, and longer ones, than any buffer holds at once: blocks, drawn indices and rounds start again."""
     torch.manual_seed(3)
