@@ -115,8 +115,9 @@ class Rounds:
         """Everything: forward, backward, and the state after the window. Gradients are in the objective's `gathered`."""
         for chunk in self.window:
             for part, last in self._parts(chunk):
+                if self.plan is not None:  # not right after the round: the last one is swept once, with all the rest
+                    self._sweep(final=False)
                 self._round(part, last)
-                self._sweep(final=False)
         state = self._state()
         assert self.plan is not None
         for level in range(self.top):
