@@ -7,7 +7,10 @@ INSTALLED := $(VENV)/.installed
 # One thread a process: tests run side by side, and two OpenMP threads on a busy machine can be far slower than one.
 export OMP_NUM_THREADS = 1
 
-.PHONY: test demo clean
+.PHONY: test demo bench memory growth million planner clean
+
+CONFIG ?=
+RESULTS := benchmarks/results
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +25,27 @@ test: $(INSTALLED)
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/copy_demo.py
+
+# Time and memory side by side with rivals: all configurations, or one: make bench CONFIG=copy
+bench: $(INSTALLED)
+	mkdir -p $(RESULTS)
+	$(BIN)/python -m benchmarks.run $(CONFIG) --json $(RESULTS)/bench$(if $(CONFIG),-$(CONFIG)).json
+
+# Peak memory of true and restricted gradients and of a hand-written loop, two and three levels
+memory: $(INSTALLED)
+	$(BIN)/python -m benchmarks.memory --json $(RESULTS)/memory.json
+
+# Predicted bytes against measured ones
+planner: $(INSTALLED)
+	$(BIN)/python -m benchmarks.planner --json $(RESULTS)/planner.json
+
+# Time and memory against window and depth
+growth: $(INSTALLED)
+	$(BIN)/python -m benchmarks.growth --json $(RESULTS)/growth.json --plot $(RESULTS)/growth.png
+
+# One window of a million steps
+million: $(INSTALLED)
+	$(BIN)/python -m benchmarks.million --json $(RESULTS)/million.json
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
