@@ -1,0 +1,84 @@
+"""Counts by hand, predictions against real processes, and plans that fit."""
+
+import math
+
+import pytest
+
+from hrnn import memory
+from hrnn.cells import BUILTIN, block
+
+
+@pytest.mark.parametrize(
+    ("periods", "window", "count"), [([10], 200, 50), ([10], 784, 166), ([5, 5], 1000, 90), ([], 200, 200)]
+)
+def test_the_papers_count(periods, window, count):
+    assert memory.paper_count(periods, window) == count
+
+
+def test_the_exact_count_adds_middle_levels_and_weighs_sizes():
+    assert memory.exact_count([8, 8], [10], 200) == 50
+    # 5 of 64, 2 x 5 of 256 (states and context gradients), 2 x 40 of 1024
+    assert memory.exact_count([64, 256, 1024], [5, 5], 1000) == 5 + 10 * 4 + 80 * 16
+    assert memory.exact_count([8, 8], [10], 784) == 10 + 2 * 79  # the 79th tick of the top has only four steps below it
+
+
+def test_constants_are_those_of_the_code():
+    assert memory._BLOCK == block.BACKWARD_TICKS
+    for name, cell in BUILTIN.items():
+        made = cell(3, 5, 7, False)
+        entering, recurrent = made.weight_input.shape[0] // 7, made.weight_hidden.shape[0] // 7
+        assert memory._CELLS[name] == (cell.gate_blocks, cell.state_parts, cell.scratch_parts, entering, recurrent)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_predicted_bytes_are_near_the_measured(cell):
+    shape = {"hidden_sizes": [128, 128], "periods": [8], "window": 1600, "batch": 64}
+    measured = memory.measure(children=1, cell=cell, **shape)
+    assert measured > 50e6
+    assert memory.predict(**shape, cell=cell) == pytest.approx(measured, rel=0.15)
+
+
+def test_restricted_takes_a_fraction_of_full():
+    shape = {"hidden_sizes": [64, 64, 64], "periods": [8, 8], "window": 2560, "batch": 32}
+    full = memory.measure(children=1, method="full", **shape)
+    restricted = memory.measure(children=1, method="restricted", **shape)
+    assert restricted < 0.1 * full
+
+
+def test_a_plan_fits_its_budget_and_a_smaller_period_would_not():
+    plans = memory.plan(50_000_000, window=100_000, batch=16, hidden=128)
+    assert [len(p.periods) for p in plans] == [2, 3, 4]  # two levels would need more
+    for found in plans:
+        assert found.bytes <= 50_000_000
+        assert found.bytes == memory.predict(found.hidden_sizes, found.periods, 100_000, 16)
+        assert found.paper_count == memory.paper_count(found.periods, 100_000)
+        smaller = [found.periods[0] - 1] * len(found.periods)
+        assert smaller[0] < 2 or memory.predict(found.hidden_sizes, smaller, 100_000, 16) > 50_000_000
+    assert memory.plan(1000, window=1000, batch=16) == []
+    assert memory.plan(10**9, window=1000, batch=4, hidden=[32, 64], depths=[3])[0].hidden_sizes == [32, 64, 64]
+
+
+def test_plans_follow_the_growth_of_the_window():
+    short, long = (memory.predict([64] * 3, [10, 10], window, 8) for window in (10_000, 1_000_000))
+    vectors = 2 * (10_000 - 100) * 64 * 4 * 8
+    assert long - short > vectors  # at least the two vectors per tick of the top that the formula has
+    assert math.isfinite(long)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: memory.paper_count([0], 10), "periods"),
+        (lambda: memory.paper_count([10], 0), "window is 0"),
+        (lambda: memory.exact_count([8], [10], 20), "one fewer than hidden_sizes"),
+        (lambda: memory.plan(0, 10, 1), "budget"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_failing_child_is_reported_in_one_sentence():
+    with pytest.raises(RuntimeError, match="method is 'other'"):
+        memory.measure(children=1, method="other")
