@@ -393,3 +393,28 @@ def test_long_windows_equal_the_oracle(periods, apart, method):
     assert_same_gradients(got, take_gradients(model))
     assert_close(result.loss, task)
     assert_close(result.local_losses, torch.stack([torch.as_tensor(v).detach() for v in local]))
+
+
+def test_padding_may_hold_anything_even_numbers_that_are_no_tokens():
+    torch.manual_seed(0)
+    model = hrnn.HRNN(hrnn.Tokens(3), [4, 4], [2]).double()
+    x = torch.randint(3, (6, 2))
+    lengths = torch.tensor([6, 3])
+    padded = x.clone()
+    padded[3:, 1] = -1
+    expected, _ = model(x, lengths=lengths)
+    output, _ = model(padded, lengths=lengths)
+    assert torch.equal(output, expected)
+    target = torch.zeros(6, 2)
+    for method in (hrnn.Full(), hrnn.Restricted()):
+        results = [
+            method.backward(
+                model, given, target, loss=lambda o, y: (o.sum(-1) - y) ** 2, betas=[1.0], lengths=lengths,
+                generator=torch.Generator().manual_seed(0),
+            )
+            for given in (x, padded)
+        ]  # fmt: skip
+        assert torch.equal(results[0].loss, results[1].loss)
+        assert torch.equal(results[0].local_losses, results[1].local_losses)
+    with pytest.raises(ValueError, match="token -1 at step 3, row 1"):
+        model(padded, lengths=torch.tensor([6, 4]))

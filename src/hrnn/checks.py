@@ -46,9 +46,8 @@ def periods(values: Sequence[Period], levels: int) -> list[Period]:
     return values
 
 
-def inputs(model: HRNN, x: Any, name: str = "x", start: int = 0) -> None:
-    """(time, batch) tokens in range, or (time, batch, input_size) vectors of the model's dtype, on its device. `start` is the
-    first step's number in what the user gave."""
+def inputs(model: HRNN, x: Any, name: str = "x") -> None:
+    """(time, batch) tokens, or (time, batch, input_size) vectors of the model's dtype, on its device."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} is a {type(x).__name__}; give a tensor")
     tokens = model.input_size if model.tokens else None
@@ -65,21 +64,36 @@ def inputs(model: HRNN, x: Any, name: str = "x", start: int = 0) -> None:
     if tokens:
         if x.is_floating_point() or x.dtype == torch.bool:
             raise TypeError(f"{name} is {x.dtype} for a model of Tokens({tokens}); give whole numbers, e.g. {name}.long()")
-        low, high = (int(v) for v in torch.aminmax(x))
-        if low < 0 or high >= tokens:
-            bad = low if low < 0 else high
-            step, row = (x == bad).nonzero()[0].tolist()
-            raise ValueError(
-                f"{name} has token {bad} at step {start + step}, row {row}; Tokens({tokens}) allows 0 to {tokens - 1}"
-            )
         return
     if x.shape[2] != model.input_size:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; expected {expected}, as the model was made for that input size")
     if x.dtype != model.dtype:
         raise TypeError(f"{name} is {x.dtype} and the model {model.dtype}; convert one of them, e.g. {name}.to({model.dtype})")
-    if model.check_finite and not bool(torch.isfinite(x).all()):
-        step, row, _ = (~torch.isfinite(x)).nonzero()[0].tolist()
-        raise ValueError(f"{name} is not finite at step {start + step}, row {row}; mend or mask that value")
+
+
+def values(model: HRNN, x: Tensor, lengths: Tensor | None, start: int = 0, name: str = "x") -> None:
+    """Tokens in range, vectors finite if that is to be checked; padding is not looked at. `start` is the first step's number
+    in what the user gave."""
+    if model.tokens:
+        low, high = (int(v) for v in torch.aminmax(x))
+        if low >= 0 and high < model.input_size:
+            return
+        bad = (x < 0) | (x >= model.input_size)
+    elif model.check_finite:
+        bad = ~torch.isfinite(x).all(-1)
+    else:
+        return
+    if lengths is not None:
+        bad &= torch.arange(x.shape[0], device=x.device)[:, None] < lengths
+    if not bool(bad.any()):
+        return
+    step, row = bad.nonzero()[0].tolist()
+    if model.tokens:
+        count = model.input_size
+        raise ValueError(
+            f"{name} has token {int(x[step, row])} at step {start + step}, row {row}; Tokens({count}) allows 0 to {count - 1}"
+        )
+    raise ValueError(f"{name} is not finite at step {start + step}, row {row}; mend or mask that value")
 
 
 def state(model: HRNN, value: Any, batch: int) -> None:

@@ -195,7 +195,9 @@ class HRNN(nn.Module):
         x:          (time, batch) tokens or (time, batch, input_size) vectors
         boundaries: bool (time, batch), or (time, batch, n) where n levels have given boundaries: true where the level above
                     ticks; may have one step more, which says whether a segment ends with the last step
-        lengths:    (batch,) how many steps of each row count; outputs behind them are zero, the state is that at the length
+        lengths:    (batch,) how many steps of each row count; outputs behind them are zero, the state is that at the length,
+                    and what stands in x there does not matter; a boundary right behind a row's last step says that its
+                    segment ends
         reset:      bool (batch,) or (time, batch): a new sequence starts at this step (batch: at the first)
         """
         if self.batch_first:
@@ -204,6 +206,7 @@ class HRNN(nn.Module):
         steps, batch = x.shape[:2]
         given = checks.boundaries(self, boundaries, steps, batch)
         valid = checks.lengths(lengths, steps, batch, self.device)
+        checks.values(self, x, valid)
         at_start, later = checks.resets(self, reset, steps, batch, valid, start=state is None)
         if state is None:
             state = self.initial_state(batch)

@@ -49,7 +49,8 @@ class Result:
 
 @dataclass(frozen=True)
 class Differentiated:
-    """Told to `on_segment`: a level's ticks up to `step` have been differentiated, `gradients()` so far gathered for it."""
+    """Told to `on_segment`: a level's ticks up to `step` have been differentiated, `gradients()` so far gathered for it. They
+    are the buffers themselves: clone what you keep."""
 
     level: int
     step: int
@@ -145,9 +146,8 @@ class Window:
             x, y, mask, boundaries, reset = (
                 v.transpose(0, 1) if isinstance(v, Tensor) and v.dim() > 1 else v for v in (x, y, mask, boundaries, reset)
             )
-        checks.inputs(model, x, start=self._steps)
+        checks.inputs(model, x)
         steps, batch = x.shape[:2]
-        self._steps += steps
         if self.batch not in (None, batch):
             raise ValueError(f"the window's iterator changed the batch from {self.batch} to {batch} rows; keep it the same")
         self.batch = batch
@@ -164,6 +164,8 @@ class Window:
                 raise ValueError(f"mask is {kind}; expected bool of shape ({steps}, {batch}), true where there is a target")
             mask = mask.to(model.device)
         lengths = checks.lengths(chunk.lengths, steps, batch, model.device)
+        checks.values(model, x, lengths, start=self._steps)
+        self._steps += steps
         if lengths is not None:
             valid = torch.arange(steps, device=model.device)[:, None] < lengths
             mask = valid if mask is None else mask & valid
