@@ -12,18 +12,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from hrnn.cells import BuiltinCell, CellState, UserCell
 from hrnn.cells.block import unroll
+from hrnn.cells.builtin import Weights
 from hrnn.segments import Clock, Given, Piece, Schedule, following, known_in_advance, pieces, reach_of, schedule
 from hrnn.state import State
 
 if TYPE_CHECKING:
     from hrnn.hierarchy import HRNN
+
+
+_FEW = 4  # steps for which the cells' literal ticks are quicker than making weights for their blocks
 
 
 @dataclass
@@ -82,7 +86,7 @@ class Run:
         self.history = [h.clone() for h in state.history]
         self.schedule: Schedule | None = None  # of the last chunk, where that was not in phase
         self.steps = 0
-        self.weights: list[Any] = [cell.prepare() if isinstance(cell, BuiltinCell) else None for cell in model.cells]
+        self.weights: list[Weights] = []  # made when they are first worth it
         self.everyone = torch.arange(state.batch, device=state.row.device)
 
     def feed(self, x: Tensor, boundaries: Tensor | None, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
@@ -119,6 +123,8 @@ class Run:
         model, cells = self.model, self.cells
         periods = [reach_of(p) for p in model.periods]
         before, outputs, top = list(position), [], len(model.cells) - 1
+        if not self.weights and x.shape[0] > _FEW:
+            self.weights = [cell.prepare() for cell in model.cells if isinstance(cell, BuiltinCell)]
         ordinal = self.clock.ordinal.clone()
         for piece in pieces(periods, position, x.shape[0]):
             for level in piece.ended:
@@ -128,7 +134,7 @@ class Run:
             inputs = x[piece.start : piece.stop]
             fresh = piece.ticking > 0
             context = cells[1][0] if fresh else None
-            output, cells[0] = unroll(self._builtin(0), self.weights[0], inputs, cells[0], fresh, context)
+            output, cells[0] = self._unroll(0, inputs, cells[0], fresh, context)
             outputs.append(output)
             if self.history:
                 self.history[0][piece.place : piece.place + len(inputs)] = inputs.detach()
@@ -142,14 +148,23 @@ class Run:
             fresh = level < piece.ticking
             summary = cells[level - 1][0]
             context = cells[level + 1][0] if fresh else None
-            _, cells[level] = unroll(self._builtin(level), self.weights[level], summary[None], cells[level], fresh, context)
+            _, cells[level] = self._unroll(level, summary[None], cells[level], fresh, context)
             if self.history and level < top:
                 self.history[level][position[level] - 1] = summary.detach()
 
-    def _builtin(self, level: int) -> BuiltinCell:
+    def _unroll(
+        self, level: int, inputs: Tensor, state: CellState, fresh: bool, context: Tensor | None
+    ) -> tuple[Tensor, CellState]:
         cell = self.model.cell(level)
         assert isinstance(cell, BuiltinCell)
-        return cell
+        if self.weights:
+            return unroll(cell, self.weights[level], inputs, state, fresh, context)
+        state = cell.initial_state(inputs.shape[1]) if fresh else state
+        outputs = []
+        for step, x in enumerate(inputs):
+            state = cell.tick(x, state, None, None, None if step else context)
+            outputs.append(state[0])
+        return torch.stack(outputs), state
 
     def _ended_in_phase(self, level: int, ordinal: Tensor) -> None:
         if self.listener is not None and self.history:
