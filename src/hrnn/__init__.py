@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from hrnn.gradients import Chunk, Full, Restricted, Result
+    from hrnn.gradients import Chunk, Full, Restricted, Result, Updates
     from hrnn.hierarchy import HRNN, Tokens
     from hrnn.segments import Given
     from hrnn.state import State
@@ -28,10 +28,11 @@ _HOMES = {
     "Restricted": "hrnn.gradients",
     "Result": "hrnn.gradients",
     "Chunk": "hrnn.gradients",
+    "Updates": "hrnn.gradients",
 }
 _MODULES = ("cells", "gradients", "memory")
 
-__all__ = ["HRNN", "Chunk", "Full", "Given", "Restricted", "Result", "State", "Tokens"]
+__all__ = ["HRNN", "Chunk", "Full", "Given", "Restricted", "Result", "State", "Tokens", "Updates"]
 
 
 def __getattr__(name: str) -> Any:

@@ -120,12 +120,16 @@ class BuiltinCell(nn.Module):
 
     # Products.
 
-    def prepare(self) -> Weights:
-        """Weights for many ticks; to be made again when the parameters have changed."""
+    def prepare(self, own: bool = False) -> Weights:
+        """Weights for many ticks; to be made again when the parameters have changed. `own`: they share no memory with the
+        parameters, and stay what they are when these move."""
         with torch.no_grad():
             scale, extra = self.scale(), self.extra_bias()
             weight_input, weight_hidden = self.weight_input.detach(), self.weight_hidden.detach()
             context = None if self.weight_context is None else self.weight_context.detach()
+            if own:
+                weight_input, weight_hidden = weight_input.clone(), weight_hidden.clone()
+                context = None if context is None else context.clone()
             bias = self.bias.detach() if extra is None else torch.cat([extra.detach(), self.bias.detach()])
             entering, forward_context, recurrent = weight_input, context, weight_hidden
             if scale is not None:

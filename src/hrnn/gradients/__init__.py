@@ -2,6 +2,7 @@
 
 from hrnn.gradients.full import Full
 from hrnn.gradients.restricted import Restricted
+from hrnn.gradients.updates import Updates
 from hrnn.gradients.window import Chunk, Differentiated, Result
 
-__all__ = ["Chunk", "Differentiated", "Full", "Restricted", "Result"]
+__all__ = ["Chunk", "Differentiated", "Full", "Restricted", "Result", "Updates"]

@@ -19,6 +19,7 @@ from hrnn.cells import BuiltinCell, CellState
 from hrnn.cells.block import BACKWARD_TICKS, Block, workspace
 from hrnn.forward import Ended, advanced, cleared
 from hrnn.gradients.objective import Objective
+from hrnn.gradients.updates import Mover
 from hrnn.gradients.window import Chunk, Differentiated, Window
 from hrnn.segments import pieces
 from hrnn.state import State
@@ -41,6 +42,7 @@ class Tape:
         self.d_hidden: list[Tensor] = []
         self.start = self.stop = 0
         self.fresh = False
+        self.reached = False  # has a gradient reached one of the ticks?
         self._workspace = workspace(cell, slots, rows)
         self._cache: dict[tuple[int, int], Any] = {}
         self._grow()
@@ -53,6 +55,7 @@ class Tape:
         """Start empty before tick `slot`, from a state of earlier, or, with None, from zero at the start of a segment."""
         self.start = self.stop = slot
         self.fresh = state is None
+        self.reached = False
         self.blocks[0].set_state(slot, state)
 
     @property
@@ -89,6 +92,7 @@ class Tape:
         """Add to the gradient (rows, hidden) of the hidden state after the last tick."""
         block, slot = divmod(self.stop - 1, self.slots)
         self.d_hidden[block][slot].add_(gradient)
+        self.reached = True
 
     def backward(self, d_inputs: Tensor | None = None) -> Tensor | None:
         """Differentiate all ticks; the gradient of the context, if one entered. d_inputs (ticks, rows, ...) is filled."""
@@ -116,9 +120,10 @@ class Dense:
         objective: Objective,
         position: list[int],
         on_segment: Callable[[Differentiated], None] | None,
+        mover: Mover,
     ):
         model, state = window.model, window.state
-        self.window, self.objective, self.on_segment = window, objective, on_segment
+        self.window, self.objective, self.on_segment, self.mover = window, objective, on_segment, mover
         self.periods = [p for p in model.periods if isinstance(p, int)]
         self.position, self.before = position, list(position)
         self.row, self.clock = state.row, state.clock
@@ -158,7 +163,9 @@ class Dense:
                 self._lowest(chunk, piece.start, piece.stop, context)
         for level in range(len(self.tapes)):
             self._close(level, level < len(self.periods) and self.position[level] == self.periods[level])
-        for tape in self.tapes:
+            if self.mover.updates is not None and self.mover.closed[level]:
+                self._move(level, final=True)
+        for tape in self.tapes if self.mover.updates is None else []:
             for parameter, gradient in tape.cell.gradients(tape.buffers).items():
                 self.objective.gathered.add(parameter, gradient, owned=True)
         if self.d_x is not None and self.window.given_x is not None:
@@ -181,6 +188,7 @@ class Dense:
                 d_hidden.zero_()
             else:
                 d_hidden.copy_(gradient)
+                self.tapes[0].reached = True
             self.steps += hidden.shape[0]
             start = end
 
@@ -191,15 +199,30 @@ class Dense:
             return
         if complete and self.window.betas[level]:
             self._local_loss(level)
-        d_inputs = None
-        if level == 0 and self.d_x is not None:
-            d_inputs = self.d_x[self.steps - (tape.stop - tape.start) : self.steps]
-        d_context = tape.backward(d_inputs)
-        if d_context is not None:
-            self.tapes[level + 1].add(d_context)
+        if tape.reached:
+            self.mover.touched[level] = True
+            d_inputs = None
+            if level == 0 and self.d_x is not None:
+                d_inputs = self.d_x[self.steps - (tape.stop - tape.start) : self.steps]
+            d_context = tape.backward(d_inputs)
+            if d_context is not None:
+                self.tapes[level + 1].add(d_context)
         if self.on_segment is not None:
             self.on_segment(Differentiated(level, self.steps, lambda: tape.cell.gradients(tape.buffers)))
-        tape.start = tape.stop  # empty; the state stays readable, it is the summary
+        tape.start, tape.reached = tape.stop, False  # empty; the state stays readable, it is the summary
+        if self.mover.due(level):
+            self._move(level, final=False)
+
+    def _move(self, level: int, final: bool) -> None:
+        """Let a level's parameters move; what it does from now on, it does with the new ones."""
+        tape, updates = self.tapes[level], self.mover.updates
+        assert updates is not None
+        own = set(tape.cell.parameters())
+        others = [p for p in updates.parameters[level] if p not in own]
+        gathered = self.objective.gathered
+        if self.mover.move(level, self.steps, lambda: {**tape.cell.gradients(tape.buffers), **gathered.take(others)}, final):
+            tape.weights = tape.cell.prepare()
+            tape.buffers = tape.cell.zero_gradients()
 
     def _index(self, level: int, ordinal: Tensor) -> Tensor:
         """What to decode, drawn for many segments at once: hashing a few numbers takes as long as hashing thousands."""

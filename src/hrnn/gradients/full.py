@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hrnn.forward import Ended, Run
 from hrnn.gradients.objective import Objective, leaves
+from hrnn.gradients.updates import Updates
 from hrnn.gradients.window import Chunk, Differentiated, Loss, Result, Window
 from hrnn.hierarchy import HRNN
 from hrnn.state import State
@@ -35,9 +36,15 @@ class Full:
         local_weight: float | None = None,
         generator: torch.Generator | None = None,
         on_segment: Callable[[Differentiated], None] | None = None,
+        updates: Updates | None = None,
     ) -> Result:
         """Run one window forward and backward; arguments and result as in `Restricted.backward`. `on_segment` is told of
-        every level once, at the end."""
+        every level once, at the end; `updates` is refused."""
+        if updates is not None:
+            raise ValueError(
+                "updates were given to Full: a true gradient is complete only at the window's end; use hrnn.Restricted, or "
+                "step the optimizer after backward"
+            )
         window = Window(
             model, x, y, loss=loss, betas=betas, state=state, mask=mask, boundaries=boundaries, lengths=lengths,
             reset=reset, weight=weight, local_weight=local_weight, generator=generator,

@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from hrnn.cells import BuiltinCell, CellState, UserCell
 from hrnn.cells.block import BACKWARD_TICKS
+from hrnn.cells.builtin import Weights
 
 
 class Log:
@@ -26,6 +28,7 @@ class Log:
     def __init__(self, cell: BuiltinCell | UserCell, state: CellState):
         self.state = tuple(part.clone() for part in state)
         self.count = 0
+        self.version = 0  # how often the level has moved in this window
         self.inputs = state[0].new_empty(0, *(() if cell.tokens else (cell.input_size,)))
         if cell.tokens:
             self.inputs = self.inputs.long()
@@ -56,10 +59,10 @@ class Log:
 class BuiltinLog(Log):
     """The records of a built-in cell."""
 
-    def __init__(self, cell: BuiltinCell, state: CellState):
+    def __init__(self, cell: BuiltinCell, state: CellState, moves: bool):
         super().__init__(cell, state)
         self.cell = cell
-        self.weights = cell.prepare()
+        self.weights = self.older = cell.prepare(own=moves)
         self.buffers = cell.zero_gradients()
         new = state[0].new_empty
         self.gates = new(0, cell.gate_blocks * cell.hidden_size)
@@ -122,16 +125,48 @@ class BuiltinLog(Log):
         self.count += n
         return hidden
 
-    def sweep(self, order: Tensor, first: Tensor, parent: Tensor, above: Log | None, d_inputs: Tensor | None) -> None:
+    def sweep(
+        self,
+        order: Tensor,
+        first: Tensor,
+        parent: Tensor,
+        above: Log | None,
+        d_inputs: Tensor | None,
+        older: Tensor | None,
+    ) -> None:
         """Differentiate records. order (ticks, rows): the record that is each row's next tick, -1 where there is none. first
         and parent (records,): which start a segment, and the record above whose hidden state was their context. `above` gets
-        the gradient of contexts, d_inputs (records, input_size) that of the inputs."""
+        the gradient of contexts, d_inputs (records, input_size) that of the inputs. older (rows,): how many of each row's
+        records, the first ones, ran with the weights from before the last move."""
+        carry = [self.hidden.new_zeros(order.shape[1], self.cell.hidden_size) for _ in self.state]
+        given = (first, parent, above, d_inputs)
+        if older is None:
+            self._sweep(order, carry, self.weights, *given)
+            return
+        # First what ran with the new weights, all rows starting in line; then what ran with the old ones, ending in line.
+        ticks = torch.arange(order.shape[0], device=order.device)[:, None]
+        self._sweep(_pick(order, ticks + older), carry, self.weights, *given)
+        before = _pick(order, ticks[: int(older.max())] - (int(older.max()) - older))
+        for part in carry:
+            part.masked_fill_((before[-1] < 0)[:, None], 0.0)
+        self._sweep(before, carry, self.older, *given)
+
+    def _sweep(
+        self,
+        order: Tensor,
+        carry: list[Tensor],
+        weights: Weights,
+        first: Tensor,
+        parent: Tensor,
+        above: Log | None,
+        d_inputs: Tensor | None,
+    ) -> None:
+        """As `sweep`; carry, the gradient of the state after the last ticks, becomes that of the state before the first."""
         cell = self.cell
         ticks, rows = order.shape
         straight = order.numel() == self.count and bool(
             (order.flatten() == torch.arange(self.count, device=order.device)).all()
         )
-        carry = [self.hidden.new_zeros(rows, cell.hidden_size) for _ in self.state]
         space = self.gates.new_empty(min(ticks, BACKWARD_TICKS), rows, self.gates.shape[1])
         for stop in range(ticks, 0, -BACKWARD_TICKS):
             start = max(0, stop - BACKWARD_TICKS)
@@ -147,25 +182,41 @@ class BuiltinLog(Log):
                 missing = (records < 0).view(stop - start, rows)
                 d_hidden.masked_fill_(missing[..., None], 0.0)
                 starts = starts & ~missing
-            keep = (~starts)[..., None].to(gates.dtype)
+            cut = starts
+            if not straight:  # nor does a gradient go where a row has no tick
+                before_first = order[start - 1] < 0 if start else missing[0]
+                cut = starts | torch.cat([before_first[None], missing[:-1]])
+            keep = (~cut)[..., None].to(gates.dtype)
             out = space[: stop - start]
             d_hidden[-1].add_(carry[0])
             views = cell.backward_views(gates, before, scratch, out, d_hidden)
             cell.coefficients(views)
-            cell.sweep(views, self.weights.back_hidden, tuple(carry[1:]), keep)
-            carry[0] = cell.carry_hidden(views, self.weights.back_hidden).mul_(keep[0])
+            cell.sweep(views, weights.back_hidden, tuple(carry[1:]), keep)
+            carry[0] = cell.carry_hidden(views, weights.back_hidden).mul_(keep[0])
             flat = out.flatten(0, 1)
             cell.add_gradients(self.buffers, flat, self.inputs[at], before[0].flatten(0, 1))
             if d_inputs is not None:
-                d_inputs.index_add_(0, records.clamp(min=0), torch.mm(flat[:, cell.input_columns], self.weights.back_input))
+                d_inputs.index_add_(0, records.clamp(min=0), torch.mm(flat[:, cell.input_columns], weights.back_input))
             if above is not None:
                 which = starts.flatten().nonzero()[:, 0]
                 sender = parent[records[which]]
                 cell.add_context_gradients(self.buffers, flat[which], above.hidden[sender])
-                above.d_hidden.index_add_(0, sender, torch.mm(flat[which][:, cell.input_columns], self.weights.back_context))
+                above.d_hidden.index_add_(0, sender, torch.mm(flat[which][:, cell.input_columns], weights.back_context))
 
     def gradients(self) -> dict[Tensor, Tensor]:
         return self.cell.gradients(self.buffers)
+
+    def moved(self) -> None:
+        """The parameters have moved: new weights from now on, the old ones for records that stay."""
+        self.older, self.weights = self.weights, self.cell.prepare(own=True)
+        self.buffers = self.cell.zero_gradients()
+        self.version += 1
+
+
+def _pick(order: Tensor, ticks: Tensor) -> Tensor:
+    """order[ticks[t, row], row], -1 where that is outside."""
+    inside = (ticks >= 0) & (ticks < order.shape[0])
+    return order.gather(0, ticks.clamp(0, order.shape[0] - 1)).masked_fill(~inside, -1)
 
 
 @dataclass
@@ -177,18 +228,25 @@ class _Tick:
     context: Tensor | None
     context_at: Tensor | None  # which of the n ticks the context was for, None: all
     after: CellState
+    values: dict[str, Tensor]  # the parameters that it ran with
 
 
 class UserLog(Log):
     """The ticks of a user's cell: each has a graph of its own."""
 
-    def __init__(self, cell: UserCell, state: CellState, wants_inputs: bool):
+    def __init__(self, cell: UserCell, state: CellState, wants_inputs: bool, moves: bool):
         super().__init__(cell, state)
-        self.cell, self.wants_inputs = cell, wants_inputs
-        self.parameters = [p for p in cell.parameters() if p.requires_grad]
+        self.cell, self.wants_inputs, self.moves = cell, wants_inputs, moves
+        self.parameters = {name: p for name, p in cell.named_parameters() if p.requires_grad}
+        self.values = self._copied()
         self.sums: dict[Tensor, Tensor] = {}
         self.ticks: list[_Tick] = []
-        self._entered: Tensor | None = None
+
+    def _copied(self) -> dict[str, Tensor]:
+        """The parameters as ticks use them: copies if they may move while a graph still needs what they were."""
+        if not self.moves:
+            return dict(self.parameters)
+        return {name: p.detach().clone().requires_grad_() for name, p in self.parameters.items()}
 
     def enter(self, inputs: Tensor) -> None:
         """As in `BuiltinLog`."""
@@ -214,18 +272,27 @@ class UserLog(Log):
             if self.wants_inputs:
                 given.requires_grad_()
             sent = None if context is None else context.clone().requires_grad_()  # the log is written on
-            after = self.cell.tick(given, leaves, None if keep is None else keep == 0, where, sent)
+            arguments = (given, leaves, None if keep is None else keep == 0, where, sent)
+            after = functional_call(self.cell, self.values, arguments) if self.moves else self.cell.tick(*arguments)
         for part, new in zip(self.state, after, strict=True):
             part[which] = new.detach()
         self.hidden[at] = after[0].detach()
         self.d_hidden[at] = 0
         records = torch.arange(at.start, at.stop, device=self.hidden.device)
-        self.ticks.append(_Tick(records, which, leaves, given, sent, where, after))
+        self.ticks.append(_Tick(records, which, leaves, given, sent, where, after, self.values))
         self.count = at.stop
         return self.hidden[at]
 
-    def sweep(self, order: Tensor, first: Tensor, parent: Tensor, above: Log | None, d_inputs: Tensor | None) -> None:
-        """As in `BuiltinLog`, but in the order of time, last tick first."""
+    def sweep(
+        self,
+        order: Tensor,
+        first: Tensor,
+        parent: Tensor,
+        above: Log | None,
+        d_inputs: Tensor | None,
+        older: Tensor | None,
+    ) -> None:
+        """As in `BuiltinLog`, but in the order of time, last tick first. A tick's graph has the weights that it ran with."""
         now = torch.zeros(self.count, dtype=torch.bool, device=self.hidden.device)
         now[order[order >= 0]] = True
         carry = tuple(torch.zeros_like(part) for part in self.state)
@@ -237,7 +304,7 @@ class UserLog(Log):
             upstream[0] = upstream[0] + self.d_hidden[tick.records.clamp(min=0)]
             upstream = [g.masked_fill(~active.view(-1, *[1] * (g.dim() - 1)), 0.0) for g in upstream]
             outputs = [(out, g) for out, g in zip(tick.after, upstream, strict=True) if out.requires_grad]
-            wanted = [*(leaf for leaf in tick.state if leaf.requires_grad), *self.parameters]
+            wanted = [*(leaf for leaf in tick.state if leaf.requires_grad), *tick.values.values()]
             wanted += [tick.inputs] if self.wants_inputs else []
             wanted += [] if tick.context is None else [tick.context]
             left = bool(((tick.records >= 0) & ~active).any())
@@ -249,7 +316,7 @@ class UserLog(Log):
                 gradient = next(results) if leaf.requires_grad else None
                 rows = tick.rows[active]
                 part[rows] = 0 if gradient is None else gradient[active]
-            for parameter in self.parameters:
+            for parameter in self.parameters.values():
                 gradient = next(results)
                 if gradient is None:
                     continue
@@ -276,3 +343,8 @@ class UserLog(Log):
 
     def gradients(self) -> dict[Tensor, Tensor]:
         return dict(self.sums)
+
+    def moved(self) -> None:
+        """As in `BuiltinLog`."""
+        self.values, self.sums = self._copied(), {}
+        self.version += 1

@@ -31,6 +31,10 @@ class Gathered:
         """Those of some leaves."""
         return {leaf: self.sums[leaf] for leaf in leaves}
 
+    def take(self, leaves: Iterable[Tensor]) -> dict[Tensor, Tensor]:
+        """Those of some leaves, which start again from nothing."""
+        return {leaf: self.sums.pop(leaf) for leaf in leaves if leaf in self.sums}
+
     def commit(self) -> None:
         """Add them to `.grad`, as loss.backward() does."""
         for leaf, gradient in self.sums.items():

@@ -11,6 +11,7 @@ from hrnn.forward import phase
 from hrnn.gradients.dense import Dense
 from hrnn.gradients.objective import Objective
 from hrnn.gradients.rounds import Rounds
+from hrnn.gradients.updates import Mover, Updates
 from hrnn.gradients.window import Chunk, Differentiated, Loss, Result, Window
 from hrnn.hierarchy import HRNN
 from hrnn.state import State
@@ -47,6 +48,7 @@ class Restricted:
         local_weight: float | None = None,
         generator: torch.Generator | None = None,
         on_segment: Callable[[Differentiated], None] | None = None,
+        updates: Updates | None = None,
     ) -> Result:
         """Run one window forward and backward, and add to `.grad` of every parameter, as loss.backward() does.
 
@@ -63,6 +65,8 @@ class Restricted:
         local_weight: the same for local losses; by default one over the steps of all rows
         generator:    where the window's seed for sampled indices comes from; None is torch's own
         on_segment:   called with `Differentiated` whenever a level's ticks have been differentiated
+        updates:      `Updates`: every level's parameters move as soon as its own segments have been differentiated, and nothing
+                      of theirs is left in `.grad`. None: one gradient for the window, which the caller's optimizer uses
 
         If anything fails, `.grad` and `state` are as before.
         """
@@ -71,10 +75,15 @@ class Restricted:
             reset=reset, weight=weight, local_weight=local_weight, generator=generator,
         )  # fmt: skip
         objective = Objective(window, loss)
+        if updates is not None and window.local_weight is None:
+            raise ValueError(
+                "local_weight is needed for updates within a window that comes as an iterator; give 1/(steps * batch)"
+            )
+        mover = Mover(updates, len(model.cells), window.local_weight, window.state.batch)
         position = phase(model, window.state.clock) if window.in_phase else None
         if position is not None:
-            after = Dense(window, objective, position, on_segment).run()
+            after = Dense(window, objective, position, on_segment, mover).run()
         else:
-            after = Rounds(window, objective, self.round_steps, on_segment).run()
+            after = Rounds(window, objective, self.round_steps, on_segment, mover).run()
         objective.gathered.commit()
         return objective.result(after)

@@ -17,18 +17,20 @@ from hrnn.cells import BuiltinCell, UserCell
 from hrnn.forward import Ended, cleared
 from hrnn.gradients.logs import BuiltinLog, UserLog
 from hrnn.gradients.objective import Objective
+from hrnn.gradients.updates import Mover
 from hrnn.gradients.window import Chunk, Differentiated, Window
 from hrnn.segments import LevelSteps, Schedule, following, known_in_advance, reach_of, schedule
 from hrnn.state import State
 
-_COLUMNS = ("row", "tick", "first", "parent", "place", "step")
+_COLUMNS = ("row", "tick", "first", "parent", "place", "step", "version")
 
 
 class Records:
     """The bookkeeping of one level's log: a column of integers for each record.
 
     row; tick: how many ticks of the row were before it in this window; first: does it start a segment; parent: the record
-    above that ticked at the same step, for first ones; place: in the segment, ticks of earlier windows included; step.
+    above that ticked at the same step, for first ones; place: in the segment, ticks of earlier windows included; step;
+    version: how often the level had moved in this window.
     """
 
     def __init__(self, batch: int, device: torch.device):
@@ -40,7 +42,7 @@ class Records:
     def __getattr__(self, name: str) -> Tensor:
         return self.columns[name]
 
-    def append(self, level: LevelSteps, parents: Tensor | None, step: int) -> slice:
+    def append(self, level: LevelSteps, parents: Tensor | None, step: int, version: int) -> slice:
         """The records of one round; `parents` are those of its first ticks, in order. Returns which they are."""
         start = self.row.shape[0]
         order = torch.argsort(level.rows, stable=True)
@@ -56,6 +58,7 @@ class Records:
             "parent": torch.full_like(level.rows, -1),
             "place": level.place,
             "step": level.steps + step,
+            "version": torch.full_like(level.rows, version),
         }
         if parents is not None:
             new["parent"][level.first] = parents
@@ -89,9 +92,10 @@ class Rounds:
         objective: Objective,
         round_steps: int | None,
         on_segment: Callable[[Differentiated], None] | None,
+        mover: Mover,
     ):
         model, state = window.model, window.state
-        self.window, self.objective, self.on_segment = window, objective, on_segment
+        self.window, self.objective, self.on_segment, self.mover = window, objective, on_segment, mover
         self.periods, self.top = model.periods, len(model.cells) - 1
         self.round_steps = round_steps or (4 * reach_of(self.periods[0]) if self.periods else 32)
         self.advance = known_in_advance(self.periods)
@@ -105,10 +109,12 @@ class Rounds:
         for level in range(self.top + 1):
             cell = model.cell(level)
             if isinstance(cell, UserCell):
-                self.logs.append(UserLog(cell, state.cells[level], level == 0 and self.d_x is not None))
+                self.logs.append(
+                    UserLog(cell, state.cells[level], level == 0 and self.d_x is not None, mover.updates is not None)
+                )
             else:
                 assert isinstance(cell, BuiltinCell)
-                self.logs.append(BuiltinLog(cell, state.cells[level]))
+                self.logs.append(BuiltinLog(cell, state.cells[level], mover.updates is not None))
         self.records = [Records(state.batch, self.row.device) for _ in self.logs]
 
     def run(self) -> State:
@@ -126,7 +132,7 @@ class Rounds:
                 clock = self.plan.clock
                 self._local_loss(level, rows, self._last(level, rows), clock.ordinal[rows, level] - 1, clock.span[rows, level])
         self._sweep(final=True)
-        for log in self.logs:
+        for log in self.logs if self.mover.updates is None else []:
             for parameter, gradient in log.gradients().items():
                 self.objective.gathered.add(parameter, gradient, owned=True)
         if self.d_x is not None and self.window.given_x is not None:
@@ -200,7 +206,7 @@ class Rounds:
         added: list[slice] = []
         parents: Tensor | None = None
         for level in range(self.top, -1, -1):
-            added.insert(0, self.records[level].append(plan.levels[level], parents, self.steps))
+            added.insert(0, self.records[level].append(plan.levels[level], parents, self.steps, self.logs[level].version))
             parents = torch.arange(added[0].start, added[0].stop, device=self.row.device)
         return added
 
@@ -307,7 +313,8 @@ class Rounds:
                 if level == 0 and self.d_x is not None:
                     d_inputs = log.hidden.new_zeros(log.count, self.d_x.shape[-1])
                 above = self.logs[level + 1] if level < self.top else None
-                log.sweep(order, records.first.bool(), records.parent, above, d_inputs)
+                log.sweep(order, records.first.bool(), records.parent, above, d_inputs, self._older(level))
+                self.mover.touched[level] = True
                 if d_inputs is not None and self.d_x is not None:
                     self.d_x[records.step, records.row] += d_inputs
                 if self.on_segment is not None:
@@ -320,9 +327,32 @@ class Rounds:
                 if level:
                     lower = self.records[level - 1]
                     old = lower.parent
-                    lower.columns["parent"] = (
-                        torch.where(old >= 0, renumbered[old.clamp(min=0)], -1) if len(renumbered) else old
-                    )
+                    if len(renumbered):
+                        lower.columns["parent"] = torch.where(old >= 0, renumbered[old.clamp(min=0)], -1)
+            if self.mover.due(level) or (final and self.mover.updates is not None):
+                self._move(level, final)
+
+    def _older(self, level: int) -> Tensor | None:
+        """(rows,): how many of each row's records, its oldest, ran before the level last moved; None where none did."""
+        records, version = self.records[level], self.logs[level].version
+        old = records.version < version
+        return torch.bincount(records.row[old], minlength=len(self.row)) if bool(old.any()) else None
+
+    def _move(self, level: int, final: bool) -> None:
+        """Let a level's parameters move. Records that stay keep the weights they ran with, one older copy of them."""
+        log, updates = self.logs[level], self.mover.updates
+        assert updates is not None
+        if not final and bool((self.records[level].version < log.version).any()):
+            raise ValueError(
+                f"a segment of level {level} is still unfinished when the level moves for the second time in its course; give "
+                f"Restricted(round_steps=...) at least the longest segment (it is {self.round_steps}), or move it less often "
+                f"with Updates(every=...)"
+            )
+        own = set(log.cell.parameters())
+        others = [p for p in updates.parameters[level] if p not in own]
+        gathered = self.objective.gathered
+        if self.mover.move(level, self.steps, lambda: {**log.gradients(), **gathered.take(others)}, final):
+            log.moved()
 
     def _state(self) -> State:
         """The state after the window, before the last sweep: the logs still have the unfinished segments' inputs."""

@@ -120,10 +120,10 @@ class Window:
         if self._start_over is not None:
             self.state = model.reset(self.state, self._start_over)
         self.weight = weight if weight is not None else 1.0 / max(1, _count(self._first))
-        self.local_weight = 0.0
-        if any(self.betas):
-            assert self.streamed is False or local_weight is not None
-            self.local_weight = local_weight if local_weight is not None else 1.0 / max(1, _valid_steps(self._first))
+        # One over the steps of all rows; not known of an iterator that has no local losses.
+        self.local_weight: Any = local_weight
+        if local_weight is None and not self.streamed:
+            self.local_weight = 1.0 / max(1, _valid_steps(self._first))
         # Drawn whatever the betas are: the generator's course does not depend on them.
         self.seed = int(torch.randint(2**63 - 1, (), generator=generator))
         self.given_x = None if self.streamed else x if isinstance(x, Tensor) and x.requires_grad else None

@@ -1,0 +1,119 @@
+"""`Updates`: parameters that move as soon as their own level's segments have been differentiated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hrnn.hierarchy import HRNN
+
+Factory = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+
+
+class Updates:
+    """Which optimizer moves which level, and how often. Given to `Restricted.backward`, which then calls them itself.
+
+    optimizers: a function of a list of parameters for all levels, e.g. `lambda p: torch.optim.Adam(p, lr=1e-3)`, or a list with
+                one for each level, the lowest first: functions or ready optimizers
+    heads:      parameters of the loss function; they move with the lowest level, whose losses they serve. Each decoder moves
+                with the level that it decodes
+    every:      after how many of its segments a level moves; None: once a window. For all levels, or a list. The top level's
+                segment is the window. Where rows tick at different times it counts rounds (`Restricted(round_steps=...)`)
+    clip:       the largest norm of a level's gradient, for all levels or a list; None: no clipping
+    after:      called with (level, optimizer) after each move: learning-rate schedules, weight averaging
+    rows:       rows of the whole batch, where this process has only some of them
+
+    A loss counts for the mean over the steps since its level's last move. A parameter that got no gradient since then is not
+    moved. At the end of a window everything moves that has not. A failure in mid-window leaves what has moved by then.
+    """
+
+    def __init__(
+        self,
+        model: HRNN,
+        optimizers: Factory | Sequence[Factory | torch.optim.Optimizer],
+        *,
+        heads: Iterable[nn.Parameter] = (),
+        every: int | Sequence[int | None] | None = 1,
+        clip: float | Sequence[float | None] | None = None,
+        after: Callable[[int, torch.optim.Optimizer], None] | None = None,
+        rows: int | None = None,
+    ):
+        levels = len(model.cells)
+        self.every: list[int | None] = _each("every", every, levels)
+        self.clip: list[float | None] = _each("clip", clip, levels)
+        if any(n is not None and n < 1 for n in self.every):
+            raise ValueError(f"every is {every}; a level moves after at least 1 segment, or, with None, once a window")
+        self.after, self.rows = after, rows
+        self.parameters: list[list[nn.Parameter]] = [list(cell.parameters()) for cell in model.cells]
+        for level, decoder in enumerate(model.decoders or []):
+            self.parameters[level] += list(decoder.parameters())
+        self.parameters[0] += list(heads)
+        makers = [optimizers] * levels if callable(optimizers) else list(optimizers)
+        if len(makers) != levels:
+            raise ValueError(
+                f"optimizers has {len(makers)} entries for {levels} levels; give one for each, or one function for all"
+            )
+        self.optimizers: list[torch.optim.Optimizer] = [
+            maker if isinstance(maker, torch.optim.Optimizer) else maker(parameters)
+            for maker, parameters in zip(makers, self.parameters, strict=True)
+        ]
+        self.moves = [0] * levels  # how often each level has moved
+
+    def move(self, level: int, gradients: dict[Tensor, Tensor], scale: float | None) -> None:
+        """Move a level by these gradients, times `scale`; parameters without one stay."""
+        for parameter in self.parameters[level]:
+            gradient = gradients.get(parameter)
+            if gradient is not None and parameter.requires_grad:
+                if scale is not None:
+                    gradient = gradient * scale
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        clip = self.clip[level]
+        if clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters[level], clip)
+        optimizer = self.optimizers[level]
+        with torch.enable_grad():
+            optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        self.moves[level] += 1
+        if self.after is not None:
+            self.after(level, optimizer)
+
+
+def _each(name: str, value: Any, levels: int) -> list[Any]:
+    entries = list(value) if isinstance(value, Sequence) else [value] * levels
+    if len(entries) != levels:
+        raise ValueError(f"{name} has {len(entries)} entries for {levels} levels; give one for each, or one for all")
+    return entries
+
+
+class Mover:
+    """When each level of one window moves; without `Updates`, never."""
+
+    def __init__(self, updates: Updates | None, levels: int, share: float, batch: int):
+        self.updates, self.share = updates, share
+        self.rows = updates.rows if updates is not None and updates.rows is not None else batch
+        self.closed = [0] * levels  # segments or rounds since the level's last move
+        self.moved_at = [0] * levels
+        self.touched = [False] * levels  # has a loss reached the level since then?
+
+    def due(self, level: int) -> bool:
+        """Called when a segment, or a round, is over: does the level move now?"""
+        if self.updates is None:
+            return False
+        self.closed[level] += 1
+        every = self.updates.every[level]
+        return every is not None and self.closed[level] >= every
+
+    def move(self, level: int, step: int, gradients: Callable[[], dict[Tensor, Tensor]], final: bool) -> bool:
+        """Move a level whose gradients reach up to `step`, if it has any. Were there any?"""
+        assert self.updates is not None
+        if not self.touched[level]:
+            return False
+        steps = step - self.moved_at[level]
+        whole = final and self.moved_at[level] == 0
+        self.closed[level], self.moved_at[level], self.touched[level] = 0, step, False
+        self.updates.move(level, gradients(), None if whole else 1 / (self.share * self.rows * max(1, steps)))
+        return True
