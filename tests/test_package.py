@@ -32,7 +32,7 @@ ORDER = [
 ]
 INSIDE = {
     "cells": ["contract", "builtin", "block", "gru", "lstm", "rnn", "exchange", "__init__"],
-    "gradients": ["window", "objective", "logs", "dense", "rounds", "full", "restricted", "__init__"],
+    "gradients": ["window", "objective", "updates", "logs", "dense", "rounds", "full", "restricted", "__init__"],
 }
 
 
