@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -103,8 +104,10 @@ def test_damaged_files_are_named(folder):
     assert "holds neither train-images-idx3-ubyte.gz nor train-images-idx3-ubyte" in complaint()
 
 
-@pytest.fixture
-def mirror(folder):
+@contextmanager
+def serve(folder):
+    """A folder on a local web server; gives its address."""
+
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *arguments):
             pass
@@ -113,6 +116,12 @@ def mirror(folder):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}/"
     server.shutdown()
+
+
+@pytest.fixture
+def mirror(folder):
+    with serve(folder) as address:
+        yield address
 
 
 def test_a_download_is_checked(tmp_path, folder, mirror, monkeypatch):

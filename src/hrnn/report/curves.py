@@ -137,9 +137,7 @@ def _finish(panel: Axes, name: str) -> None:
         panel.set_ylim(0, 1)
     elif name == "recalled_bits_per_character":
         panel.axhline(0.15, color="0.4", linewidth=0.8, linestyle=":")
-        behind = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
-        place = panel.get_yaxis_transform()
-        panel.text(0.99, 0.21, "solved below 0.15", color="0.3", fontsize=7, ha="right", transform=place, bbox=behind)
+        panel.text(1, 1, "dotted: solved", color="0.3", fontsize=8, ha="right", va="top", transform=panel.transAxes)
         panel.set_ylim(bottom=0)
     elif name in ("length", "bits_per_character"):
         panel.set_ylim(bottom=0 if name == "length" else None)

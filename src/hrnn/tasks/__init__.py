@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import sys
@@ -58,6 +59,8 @@ def task_named(name: str) -> type[Task]:
     found = load_object(name, "--task")
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise UserError(f"--task {name} is no subclass of hrnn.tasks.Task; docs/own_task.md shows one")
+    if not dataclasses.is_dataclass(found):
+        raise UserError(f"--task {name} is no dataclass; write @dataclass(frozen=True) above the class")
     if missing := sorted(found.__abstractmethods__):
         raise UserError(f"--task {name} does not say {', '.join(missing)}; docs/own_task.md shows how")
     return found
