@@ -2,11 +2,14 @@
 
 import gzip
 import json
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
+from hrnn.tasks import Needle
 from hrnn.training.checkpoint import read
 from tests.test_cli import OWN_TASK, hrnn
 from tests.tiny import TINY, idx_bytes, write_mnist, write_text
@@ -20,6 +23,13 @@ def complaint(capsys, *arguments):
     lines = err.strip().splitlines()
     assert len(lines) == 1, err
     return lines[0]
+
+
+@dataclass(frozen=True)
+class Endless(Needle):
+    """A task that suggests nothing about validation."""
+
+    suggested: ClassVar = {"updates": 1}
 
 
 NEEDLE = ("needle", *TINY, "--steps", 8, "--periods", 3, "--test-sequences", 5, "--journal-every", 1, "--checkpoint-seconds", 0)
@@ -148,6 +158,8 @@ def test_no_checkpoint_that_can_be_read(capsys, run):
     [
         (("copy", "--length", 5, "--start", 3), "give one or the other"),
         (("copy", "--epochs", 1), "--epochs is for tasks whose data end"),
+        (("copy", "--stop-after", 2), "this one has none"),
+        (("--task", "tests.test_cli_mistakes:Endless", "--stop-after", 2), "give --validate-every, too"),
         (("copy", "--model", "lstm", "--periods", 5), "--model lstm is one flat LSTM"),
         (("copy", "--model", "gr-hrnn", "--betas", 1), "gr-hrnn has no local loss"),
         (("copy", "--hidden-sizes", 8, 8, 8), "--hidden-sizes has 3 entries for 1 of --periods"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,7 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps([asdict(summary) for summary in found], default=str))
     elif found:
-        Console().print(table(found))
+        # A pipe has no width of its own; 80 columns would break every row.
+        Console(width=None if sys.stdout.isatty() else 160).print(table(found))
     else:
         print(f"no run in {options.folder}")
     return 0

@@ -45,12 +45,17 @@ def start(config: Config[Any], folder: Path, *, overwrite: bool = False, **optio
 def check(config: Config[Any]) -> None:
     """Find mistakes in options and data now, not when the first validation comes, and before there is a folder."""
     networks.build(config)
-    read = reading(config, networks.unrolled(config))
-    if config.task.batches_per_epoch(read) is None and config.budget.epochs is not None:
+    task, budget, read = config.task, config.budget, reading(config, networks.unrolled(config))
+    per_epoch = task.batches_per_epoch(read)
+    if per_epoch is None and budget.epochs is not None:
         raise UserError("--epochs is for tasks whose data end; give --updates or --sequences")
-    config.task.batch(0, read)
-    for part in config.task.parts():
-        next(iter(config.task.evaluation(part, read)))
+    if (budget.validate_every or budget.stop_after) and "validation" not in task.parts():
+        raise UserError("--validate-every and --stop-after are for tasks with a validation part; this one has none")
+    if budget.stop_after and not (budget.validate_every or per_epoch):
+        raise UserError("--stop-after counts validations; give --validate-every, too")
+    task.batch(0, read)
+    for part in task.parts():
+        next(iter(task.evaluation(part, read)))
 
 
 def train(
@@ -220,7 +225,7 @@ class Stop:
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler or signal.SIG_DFL)
         self._before = {}
 
     def __enter__(self) -> Stop:
