@@ -197,3 +197,20 @@ def test_a_users_own_task(tmp_path, capsys, monkeypatch):
     assert 0 <= json.loads(out)["test"]["accuracy"] <= 1
     code, out, _ = hrnn(capsys, "resume", "runs/parity-ours-0", "--updates", 5, "--json")
     assert json.loads(out)["updates"] == 5
+
+
+def test_the_demo_compares_four_models_and_continues(tmp_path, capsys):
+    options = ("--folder", tmp_path / "demo", "--updates", 12)
+    code, out, _ = hrnn(capsys, "demo", *options)
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()[5:9]]
+    assert [row[0] for row in rows] == ["ours", "hrnn", "gr-hrnn", "mr-hrnn"]
+    assert [row[-3] for row in rows] == ["24", "40", "24", "24"]
+    assert (tmp_path / "demo" / "curves.png").exists()
+    (tmp_path / "demo" / "hrnn" / "result.json").unlink()
+    before = (tmp_path / "demo" / "ours" / "journal.jsonl").read_bytes()
+    assert hrnn(capsys, "demo", *options)[0] == 0
+    assert (tmp_path / "demo" / "ours" / "journal.jsonl").read_bytes() == before
+    code, _, err = hrnn(capsys, "demo", *options, "--seed", 1)
+    assert code == 2
+    assert "holds a run with other options" in err

@@ -1,5 +1,7 @@
 import json
+from functools import partial
 
+from hrnn import memory
 from tests.test_cli import hrnn
 from tests.test_cli_mistakes import complaint
 
@@ -16,7 +18,8 @@ def test_counts_of_the_paper(capsys):
     assert "90" in out
 
 
-def test_measured_bytes(capsys):
+def test_measured_bytes(capsys, monkeypatch):
+    monkeypatch.setattr(memory, "measure", partial(memory.measure, children=1))  # each child imports torch
     options = ("--hidden-sizes", 32, 32, "--window", 300, "--batch", 20, "--measure", "--json")
     restricted, full = json.loads(hrnn(capsys, "memory", *options)[1])
     assert 0 < restricted["measured_bytes"] < full["measured_bytes"]

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from rich.console import Console
 from rich.table import Table
 
 from hrnn import memory
-from hrnn.commands.options import parse
+from hrnn.commands.options import console, parse
 from hrnn.errors import UserError
 
 UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps(rows))
     elif rows:
-        Console().print(_table(rows))
+        console().print(_table(rows))
     else:
         print(f"nothing fits {options.budget}; give more, a smaller --batch, or smaller --hidden-sizes")
     return 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
 import tyro
+from rich.console import Console
 
 T = TypeVar("T")
 
@@ -20,3 +22,8 @@ def parse(kind: type[T], command: str, arguments: Sequence[str], description: st
         description=description or inspect.cleandoc(kind.__doc__ or ""),
         config=(tyro.conf.OmitArgPrefixes,),
     )
+
+
+def console() -> Console:
+    """Where tables go. A pipe has no width of its own, and 80 columns would break the rows of a table."""
+    return Console(width=None if sys.stdout.isatty() else 160)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
-from hrnn.commands.options import parse
+from hrnn.commands.options import console, parse
 from hrnn.errors import UserError
 from hrnn.report.summary import Summary, summarise
 
@@ -36,8 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps([asdict(summary) for summary in found], default=str))
     elif found:
-        # A pipe has no width of its own; 80 columns would break every row.
-        Console(width=None if sys.stdout.isatty() else 160).print(table(found))
+        console().print(table(found))
     else:
         print(f"no run in {options.folder}")
     return 0

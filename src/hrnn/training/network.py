@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from hrnn.errors import UserError
 from hrnn.gradients import Full, Restricted
 from hrnn.hierarchy import HRNN
+from hrnn.memory import paper_count
 from hrnn.segments import Given
 from hrnn.tasks import load_object
 from hrnn.training.config import Config
@@ -58,7 +58,7 @@ def unrolled(config: Config[Any]) -> int:
     """The window that the model is trained with; mr-hrnn gets as many steps as the others store vectors."""
     if config.model.model != "mr-hrnn":
         return config.window
-    return sum(config.periods) + 2 * (config.window // math.prod(config.periods))
+    return paper_count(config.periods, config.window)
 
 
 def narrow_levels(config: Config[Any]) -> Iterator[str]:
