@@ -48,5 +48,8 @@ def test_runs_that_cannot_be_drawn(tmp_path, capsys, runs):
     options = ("--data", write_text(tmp_path / "text.txt"), "--window", 10, "--updates", 1)
     assert hrnn(capsys, "train", "text", *TINY, *options, "--run", tmp_path / "text")[0] == 0
     assert "different tasks" in complaint(capsys, "plot", runs[0], tmp_path / "text")
-    (runs[0] / "journal.jsonl").write_text("")
+    journal = runs[0] / "journal.jsonl"
+    journal.write_text("no JSON\n" + journal.read_text())
+    assert "journal.jsonl is damaged at line 1" in complaint(capsys, "plot", *runs)
+    journal.write_text("")
     assert "has recorded nothing yet" in complaint(capsys, "plot", *runs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +48,7 @@ def summary_of(folder: Path) -> Summary:
         records = list(read(folder))
         result = read_result(folder)
         task, model = entries["task"]["name"], entries["model"]["model"]
-    except (UserError, KeyError, json.JSONDecodeError) as error:
+    except (UserError, KeyError) as error:
         return Summary(folder, "", "", f"unreadable: {error}")
     state = "running" if is_locked(folder) else "done" if result else "stopped"
     last: dict[str, Any] = next((record for record in reversed(records) if record["kind"] == "update"), {})

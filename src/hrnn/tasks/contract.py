@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from hrnn.errors import UserError
@@ -31,10 +32,10 @@ class Window:
     means everywhere. boundaries: bool (T, B), (T+1, B) or with a last axis for the levels with given boundaries.
     """
 
-    x: Tensor
-    y: Tensor
-    mask: Tensor | None = None
-    boundaries: Tensor | None = None
+    x: Shaped[Tensor, "time batch *features"]
+    y: Shaped[Tensor, "time batch *target"]
+    mask: Bool[Tensor, "time batch"] | None = None
+    boundaries: Bool[Tensor, "..."] | None = None
 
     @property
     def steps(self) -> int:
@@ -113,7 +114,9 @@ class Task(ABC):
         return ()
 
     @abstractmethod
-    def loss(self, logits: Tensor, target: Tensor) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
+    def loss(
+        self, logits: Float[Tensor, "time batch outputs"], target: Shaped[Tensor, "time batch *target"]
+    ) -> Float[Tensor, "time batch"] | tuple[Float[Tensor, "time batch"], dict[str, Tensor]]:
         """One value per (step, row), and values to be summed. logits (T, B, outputs), target (T, B, ...)."""
 
     @abstractmethod
@@ -199,12 +202,21 @@ class Course:
         """Continue from what `state` returned."""
 
 
-def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """logits (T, B, n), target int64 (T, B) -> nats (T, B)."""
+def cross_entropy(
+    logits: Float[Tensor, "time batch classes"], target: Int[Tensor, "time batch"]
+) -> Float[Tensor, "time batch"]:
+    """Nats of each target."""
     return F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view_as(target)
 
 
-def cut(x: Tensor, y: Tensor, window: int, mask: Tensor | None = None, *, align: str = "start") -> tuple[Window, ...]:
+def cut(
+    x: Shaped[Tensor, "time batch *features"],
+    y: Shaped[Tensor, "time batch *target"],
+    window: int,
+    mask: Bool[Tensor, "time batch"] | None = None,
+    *,
+    align: Literal["start", "end"] = "start",
+) -> tuple[Window, ...]:
     """Sequences (T, B, ...) as windows counted from step 0, or back from the last step with align="end"."""
     steps = x.shape[0]
     first = window if align == "start" or steps <= window else (steps - 1) % window + 1
@@ -213,7 +225,7 @@ def cut(x: Tensor, y: Tensor, window: int, mask: Tensor | None = None, *, align:
     return tuple(Window(x[a:b], y[a:b], None if mask is None else mask[a:b]) for a, b in zip(starts, stops, strict=True))
 
 
-def last_step_only(steps: int, rows: int) -> Tensor:
+def last_step_only(steps: int, rows: int) -> Bool[Tensor, "time batch"]:
     """Mask bool (T, B) for a target at the end of the sequence."""
     mask = torch.zeros(steps, rows, dtype=torch.bool)
     mask[-1] = True

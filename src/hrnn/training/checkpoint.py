@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from hrnn.training.files import write_whole
+from hrnn.training.files import make_folder, write_whole
 
 
 class DamagedError(Exception):
@@ -84,7 +84,7 @@ class Shelf:
 
     def put(self, update: int, checkpoint: Checkpoint) -> None:
         """Write one, then remove those that neither are among the last few nor are referred to by one of these."""
-        self.folder.mkdir(exist_ok=True)
+        make_folder(self.folder)
         write(self.path(update), checkpoint)
         self._pins[update] = set(checkpoint.facts["pins"])
         last = self.updates()[-self.kept :]

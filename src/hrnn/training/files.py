@@ -16,6 +16,13 @@ def cannot_write(path: Path, error: OSError) -> UserError:
     )
 
 
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     temporary = path.with_name(f".{path.name}.partial")

@@ -14,7 +14,7 @@ from typing import Any
 import hrnn
 from hrnn.errors import UserError
 from hrnn.training.config import Config, from_json, settled, to_json
-from hrnn.training.files import cannot_write, write_whole
+from hrnn.training.files import cannot_write, make_folder, write_whole
 from hrnn.training.journal import JOURNAL
 
 FORMAT = 1  # of the run folder; raised when an older run can no longer be continued
@@ -26,13 +26,12 @@ def create(folder: Path, config: Config[Any], overwrite: bool) -> None:
     if (folder / CONFIG).exists():
         if not overwrite:
             raise UserError(f"{folder} already holds a run; continue it with hrnn resume, or give --overwrite or --run")
+        if is_locked(folder):
+            raise UserError(f"{folder} is being trained by another process; stop it before --overwrite")
         for name in (RESULT, CHECKPOINTS, TENSORBOARD, JOURNAL, CONFIG):
             path = folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
+    make_folder(folder)
     write_config(folder, config)
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hrnn.training.files import Growing
+from hrnn.errors import UserError
+from hrnn.training.files import Growing, make_folder
 
 JOURNAL = "journal.jsonl"
 EVENTS = "tensorboard/events.out.tfevents.hrnn"
@@ -52,7 +53,7 @@ class Events:
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self._event, self._summary = Event, Summary
         self.file = Growing(path, length)
         self._writer = RecordWriter(self.file)
@@ -90,6 +91,8 @@ def read(folder: Path) -> Iterator[dict[str, Any]]:
     """The records of a run; a last line that is still being written is left out."""
     path = folder / JOURNAL
     if path.is_file():
-        for line in path.read_bytes().splitlines(keepends=True):
-            if line.endswith(b"\n"):
+        for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+            try:
                 yield json.loads(line)
+            except ValueError:
+                raise UserError(f"{path} is damaged at line {number}") from None

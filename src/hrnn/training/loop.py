@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -24,6 +21,7 @@ from hrnn.training.files import write_whole
 from hrnn.training.optimizer import learning_rate
 from hrnn.training.progress import Progress
 from hrnn.training.run import Run
+from hrnn.training.stop import Stop
 
 
 @dataclass(frozen=True)
@@ -144,7 +142,11 @@ def follow_up(run: Run, before: int, sums: Tally) -> None:
         run.journal.record(record)
     if decision.back_to is not None:
         run.back_to(decision.back_to)
-    improved = run.passed(budget.validate_every or run.per_epoch, before) and validate(run)
+    if budget.validate_every:
+        due = run.passed(budget.validate_every, before)
+    else:
+        due = run.per_epoch is not None and position.batches % run.per_epoch == 0
+    improved = due and validate(run)
     if decision.keep or improved or time.monotonic() - run.since_checkpoint > upkeep.checkpoint_seconds:
         run.save()
 
@@ -202,36 +204,3 @@ def finish(run: Run) -> dict[str, Any]:
     run.journal.settle()
     write_whole(run.folder / folders.RESULT, json.dumps(result, indent=2).encode() + b"\n")
     return result
-
-
-class Stop:
-    """Why to stop for now: a signal, or the time limit. A second signal ends the process at once."""
-
-    def __init__(self, minutes: float | None):
-        self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
-        self._signal = False
-        self._before: dict[int, Any] = {}
-
-    @property
-    def reason(self) -> str | None:
-        if self._signal:
-            return "interrupted"
-        late = self._deadline is not None and time.monotonic() >= self._deadline
-        return "time limit" if late else None
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._signal = True
-        self._restore()
-
-    def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler or signal.SIG_DFL)
-        self._before = {}
-
-    def __enter__(self) -> Stop:
-        if threading.current_thread() is threading.main_thread():  # handlers cannot be set elsewhere
-            self._before = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._restore()

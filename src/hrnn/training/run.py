@@ -98,9 +98,9 @@ class Run:
             return "no gain"
         return "budget" if self.done >= 1 else None
 
-    def passed(self, every: int | None, before: int) -> bool:
+    def passed(self, every: int, before: int) -> bool:
         """Did the updates since `before` pass a multiple of `every`?"""
-        return every is not None and self.position.updates // every > before // every
+        return self.position.updates // every > before // every
 
     def seconds(self) -> float:
         """Time spent on the run so far."""
