@@ -25,7 +25,9 @@ SMALL = ["--hidden-sizes", "8", "12", "--batch", "10", "--journal-every", "3", "
 
 # A server that has imported everything and forks: a fresh process for each run, without the seconds of imports.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["hrnn.commands.train", "hrnn.commands.resume", "tensorboard.compat.proto.event_pb2"])
+PROCESSES.set_forkserver_preload(
+    ["hrnn.commands.train", "hrnn.commands.resume", "tensorboard.compat.proto.event_pb2", "torch._dynamo"]
+)
 
 
 def command(arguments, log):
