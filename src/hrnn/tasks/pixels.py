@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hrnn.errors import UserError
-from hrnn.tasks import idx
 from hrnn.tasks.contract import Batch, Reading, Task, cross_entropy, cut, last_step_only
 from hrnn.tasks.draws import permutation
+from hrnn.tasks.idx import MIRROR, download, read_pair
 
 SIDE = 28
 HELD_OUT = 12  # one of so many training images validates: 5,000 of MNIST's 60,000, the last ones
@@ -36,7 +36,7 @@ class Pixels(Task):
     """Folder of the four idx files, gzip or not."""
     download: bool = False
     """Fetch missing files into that folder, by checksum."""
-    mirror: str = idx.MIRROR
+    mirror: str = MIRROR
     """Where --download fetches from."""
     permuted: bool = False
     """Read the pixels in one fixed random order, the same for every seed."""
@@ -92,8 +92,8 @@ class Pixels(Task):
     def _learned(self) -> dict[str, tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
         """Training and validation images (n, steps) with their labels (n,)."""
         if self.download:
-            idx.download(self.data, self.mirror)
-        images, labels = idx.read_pair(self.data, "train")
+            download(self.data, self.mirror)
+        images, labels = read_pair(self.data, "train")
         kept = len(images) - len(images) // HELD_OUT
         pixels = self._pixels(images)
         return {"training": (pixels[:kept], labels[:kept]), "validation": (pixels[kept:], labels[kept:])}
@@ -101,7 +101,7 @@ class Pixels(Task):
     @cached_property
     def _tested(self) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
         """Read apart, so that nothing before the end of a run can touch the test set."""
-        images, labels = idx.read_pair(self.data, "t10k")
+        images, labels = read_pair(self.data, "t10k")
         return self._pixels(images), labels
 
     def _batch(self, pixels: NDArray[np.uint16], labels: NDArray[np.uint8], window: int) -> Batch:

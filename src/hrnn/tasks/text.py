@@ -15,8 +15,8 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
-from hrnn.tasks import corpus
 from hrnn.tasks.contract import BITS_PER_NAT, Batch, Reading, Task, Window, cross_entropy
+from hrnn.tasks.corpus import boundaries_of, compiled, encode, penn_treebank, read_text, vocabulary_of
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Text(Task):
             raise UserError(f"--held-out is {self.held_out}; give a share above 0 and below 0.5")
         if self.reach < 1:
             raise UserError(f"--reach is {self.reach}; give at least 1")
-        corpus.compiled(self.boundaries)
+        compiled(self.boundaries)
         found = replace(
             self,
             data=tuple(path.expanduser().absolute() for path in self.data),
@@ -95,9 +95,9 @@ class Text(Task):
         if folders:
             if len(found.data) > 1 or found.validation or found.test:
                 raise UserError(f"{folders[0]} is a folder, which brings its own parts; give it alone, or name files")
-            parts = corpus.penn_treebank(folders[0])
+            parts = penn_treebank(folders[0])
             found = replace(found, data=(parts["training"],), validation=parts["validation"], test=parts["test"])
-        return found if found.vocabulary else replace(found, vocabulary=corpus.vocabulary_of(found._text("training")))
+        return found if found.vocabulary else replace(found, vocabulary=vocabulary_of(found._text("training")))
 
     def _text(self, part: str) -> str:
         """The text of a part; only the files that it comes from are read, once."""
@@ -106,8 +106,8 @@ class Text(Task):
     def _read(self, part: str) -> str:
         path = {"validation": self.validation, "test": self.test}.get(part)
         if path:
-            return corpus.read_text([path], self.symbols)
-        whole = self._remembered("whole", lambda: corpus.read_text(self.data, self.symbols))
+            return read_text([path], self.symbols)
+        whole = self._remembered("whole", lambda: read_text(self.data, self.symbols))
         size = int(len(whole) * self.held_out)
         test_from = len(whole) if self.test else len(whole) - size
         validation_from = test_from if self.validation else test_from - size
@@ -150,8 +150,8 @@ class Text(Task):
 
         def make() -> Streams:
             text = self._text(part)
-            codes = corpus.encode(text, self.vocabulary, f"the {part} text")
-            starts = corpus.boundaries_of(text, corpus.compiled(self.boundaries))
+            codes = encode(text, self.vocabulary, f"the {part} text")
+            starts = boundaries_of(text, compiled(self.boundaries))
             return lay_out(codes, starts, rows, whole=part != "training")
 
         return self._remembered(("streams", part, rows), make)

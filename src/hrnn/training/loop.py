@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
+import hrnn.training.folder as folders
+import hrnn.training.network as networks
 from hrnn.errors import DivergedError, UserError
 from hrnn.tasks import Batch
-from hrnn.training import folder as folders
-from hrnn.training import network as networks
 from hrnn.training.config import Config, reading, settled
 from hrnn.training.evaluation import Tally, evaluate, scored, task_gives_boundaries
 from hrnn.training.files import write_whole

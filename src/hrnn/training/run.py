@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import hrnn.training.network as networks
 from hrnn.errors import DivergedError, UserError
 from hrnn.state import State
-from hrnn.training import network as networks
 from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf, flatten_optimizer, read, restore_optimizer
 from hrnn.training.config import Config, reading
 from hrnn.training.evaluation import Tally

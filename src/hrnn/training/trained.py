@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+import hrnn.training.folder as folders
 from hrnn.errors import UserError
-from hrnn.training import folder as folders
 from hrnn.training.checkpoint import DamagedError, Shelf, read
 from hrnn.training.config import Config
 from hrnn.training.network import Network, build
