@@ -139,8 +139,9 @@ def _finish(panel: Axes, name: str) -> None:
         panel.axhline(0.15, color="0.4", linewidth=0.8, linestyle=":")
         panel.text(1, 1, "dotted: solved", color="0.3", fontsize=8, ha="right", va="top", transform=panel.transAxes)
         panel.set_ylim(bottom=0)
-    elif name in ("length", "bits_per_character"):
-        panel.set_ylim(bottom=0 if name == "length" else None)
+    elif name == "length":
+        panel.set_ylim(bottom=0)
+        panel.yaxis.set_major_locator(MaxNLocator(integer=True))
     elif name == "local_losses":
         panel.set_yscale("log")
 
