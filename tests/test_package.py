@@ -15,6 +15,7 @@ SOURCE = Path(hrnn.__file__).parent
 
 # A file imports only from those before it; the same holds for the files of a folder among themselves.
 ORDER = [
+    "errors",
     "cells",
     "segments",
     "decoders",
@@ -28,10 +29,17 @@ ORDER = [
     "training",
     "paper",
     "report",
+    "commands",
     "cli",
 ]
 INSIDE = {
     "cells": ["contract", "builtin", "block", "gru", "lstm", "rnn", "exchange", "__init__"],
+    "tasks": ["contract", "draws", "curriculum", "copy", "needle", "idx", "pixels", "corpus", "text", "__init__"],
+    "training": [
+        *("config", "files", "checkpoint", "journal", "folder", "network", "optimizer", "evaluation"),
+        *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
+    ],
+    "report": ["summary", "curves", "__init__"],
     "gradients": ["window", "objective", "updates", "logs", "dense", "rounds", "full", "restricted", "__init__"],
 }
 

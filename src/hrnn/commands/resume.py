@@ -1,0 +1,56 @@
+"""hrnn resume: continue a run exactly where its last checkpoint was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from hrnn.commands.options import parse
+from hrnn.commands.train import follow
+from hrnn.training import folder as folders
+from hrnn.training.loop import Outcome, train
+from hrnn.training.progress import suitable
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Continue a run: weights, optimizer, data, curriculum and journal go on as if nothing had happened.
+
+    A run that is finished can be given a larger budget.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of the run."""
+    updates: int | None = None
+    """A new budget in updates."""
+    sequences: int | None = None
+    """A new budget in sequences."""
+    epochs: float | None = None
+    """A new budget in passes over the data."""
+    minutes: float | None = None
+    """Stop after so long, to be continued again."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(Resume, "resume", arguments)
+    return follow(options.run, options.json, lambda: _resume(options))
+
+
+def _resume(options: Resume) -> Outcome:
+    config = folders.read_config(options.run)
+    result = folders.read_result(options.run)
+    wanted = {name: getattr(options, name) for name in ("updates", "sequences", "epochs")}
+    wanted = {name: value for name, value in wanted.items() if value is not None}
+    if result is not None and not wanted:
+        return Outcome(None, result)
+    if wanted:
+        # A budget replaces the old one as a whole: what is not named sets no limit.
+        budget = replace(config.budget, **{"updates": None, "sequences": None, "epochs": None, **wanted})
+        folders.extend(options.run, replace(config, budget=budget))
+    return train(options.run, minutes=options.minutes, progress=suitable())

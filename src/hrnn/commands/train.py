@@ -1,0 +1,133 @@
+"""hrnn train and hrnn resume: begin a run, continue it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic
+
+from hrnn.commands.options import parse
+from hrnn.errors import DivergedError, UserError
+from hrnn.tasks import TASKS, Task, name_of, task_named
+from hrnn.training.config import SUGGESTED, Budget, Config, Learning, Model, TaskT, Upkeep
+from hrnn.training.loop import Outcome, start
+from hrnn.training.progress import suitable
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the run goes, and for how long now."""
+
+    run: Path | None = None
+    """Folder of the run; runs/TASK-MODEL-SEED by default."""
+    overwrite: bool = False
+    """Replace a run that is in that folder."""
+    minutes: float | None = None
+    """Stop after so long, to be continued with hrnn resume."""
+    json: bool = False
+    """Print the result as JSON."""
+
+
+@dataclass(frozen=True)
+class Train(Generic[TaskT]):
+    task: TaskT
+    place: Place = field(default_factory=Place)
+    model: Model = field(default_factory=Model)
+    learning: Learning = field(default_factory=Learning)
+    budget: Budget = field(default_factory=Budget)
+    upkeep: Upkeep = field(default_factory=Upkeep)
+
+
+USAGE = """\
+usage: hrnn train TASK [OPTIONS], or hrnn train --task module:Name [OPTIONS] for a task of your own
+
+tasks:
+{tasks}
+
+hrnn train TASK --help lists the options."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    name, rest = _task_and_rest(list(arguments))
+    if name is None:
+        first_lines = {name: (task.__doc__ or "").splitlines()[0] for name, task in TASKS.items()}
+        print(USAGE.format(tasks="\n".join(f"  {name:8}{line}" for name, line in first_lines.items())))
+        return 0
+    kind = task_named(name)
+    command = f"train {name}" if name in TASKS else f"train --task {name}"
+    options: Train[Any] = parse(_train_type(kind), command, rest, help_text(kind))
+    config = Config(options.task, options.model, options.learning, options.budget, options.upkeep)
+    short = name_of(options.task).rpartition(":")[2].lower()
+    folder = options.place.run or Path("runs") / f"{short}-{config.model.model}-{config.upkeep.seed}"
+    return follow(
+        folder,
+        options.place.json,
+        lambda: start(config, folder, overwrite=options.place.overwrite, minutes=options.place.minutes, progress=suitable()),
+    )
+
+
+def _task_and_rest(arguments: list[str]) -> tuple[str | None, list[str]]:
+    """The name of the task, first or after --task anywhere, and the other arguments."""
+    for place, argument in enumerate(arguments):
+        if argument == "--task":
+            if place + 1 == len(arguments):
+                raise UserError("--task needs a name: --task module:Name")
+            return arguments[place + 1], arguments[:place] + arguments[place + 2 :]
+        if argument.startswith("--task="):
+            return argument.removeprefix("--task="), arguments[:place] + arguments[place + 1 :]
+    if not arguments:
+        raise UserError(f"which task? There are {', '.join(TASKS)}, and your own as --task module:Name")
+    if arguments[0] in ("-h", "--help"):
+        return None, []
+    return arguments[0], arguments[1:]
+
+
+def help_text(kind: type[Task]) -> str:
+    """The task's docstring with its examples, and what it takes for options of the run that are not given."""
+    suggested = {**SUGGESTED, **kind.suggested}
+    values = {name: " ".join(map(str, v)) if isinstance(v, tuple) else str(v) for name, v in suggested.items()}
+    taken = " ".join(f"--{name.replace('_', '-')} {value}".rstrip() for name, value in values.items())
+    return f"{inspect.cleandoc(kind.__doc__ or '')}\n\nWhat this task takes where not given: {taken}"
+
+
+def _train_type(kind: type[Task]) -> type[Train[Any]]:
+    """The options of a run of this task; its docstring heads the help text."""
+    found: Any = Train[kind]  # type: ignore[valid-type]
+    return found
+
+
+def follow(folder: Path, as_json: bool, work: Any) -> int:
+    """Do the work and say how it ended; returns the exit code."""
+    try:
+        outcome: Outcome = work()
+    except DivergedError as error:
+        raise DivergedError(
+            f"{error}; the last good checkpoint is in {folder}. Try a lower --learning-rate, --clip 1 or --warmup 100"
+        ) from None
+    if outcome.stopped:
+        print(f"stopped ({outcome.stopped}); continue with: hrnn resume {folder}", file=sys.stderr)
+        if as_json:
+            print(json.dumps({"run": str(folder), "stopped": outcome.stopped}))
+        return 130 if outcome.stopped == "interrupted" else 0
+    result = outcome.result or {}
+    if as_json:
+        print(json.dumps({"run": str(folder), **result}))
+    else:
+        print(f"{folder}: {describe(result)}")
+    return 0
+
+
+def describe(result: dict[str, Any]) -> str:
+    """A result in words."""
+    parts = [f"{result['updates']} updates, {result['sequences']} sequences, {result['seconds']:.0f} s"]
+    if "longest_solved_length" in result:
+        longest, at_least = result["longest_solved_length"], "at least " if result["at_least"] else ""
+        parts.append(f"longest solved length {at_least}{longest}" if longest else "no length solved")
+    for part in ("validation", "test"):
+        numbers = {name: value for name, value in result.get(part, {}).items() if isinstance(value, float)}
+        parts += [f"{part} {name} {value:.4f}" for name, value in numbers.items()]
+    return "; ".join([*parts, f"ended by: {result['reason']}"])

@@ -1,0 +1,1 @@
+"""Reports: from the journals of runs to tables and pictures."""

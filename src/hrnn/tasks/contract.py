@@ -1,0 +1,232 @@
+"""What a task is to the trainer: inputs, targets and a loss, cut into batches and windows.
+
+A batch is a pure function of its number and of the run's seed, so a run's position in the data is one integer, and
+the rows of a batch can be shared out among processes without changing what any row holds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from hrnn.errors import UserError
+from hrnn.hierarchy import Tokens
+
+BITS_PER_NAT = 1.4426950408889634
+
+
+@dataclass(frozen=True)
+class Window:
+    """The steps of one TBPTT gradient.
+
+    x: (T, B) int64 tokens or (T, B, n) floats. y: (T, B, ...) targets. mask: bool (T, B), where a target stands; None
+    means everywhere. boundaries: bool (T, B), (T+1, B) or with a last axis for the levels with given boundaries.
+    """
+
+    x: Shaped[Tensor, "time batch *features"]
+    y: Shaped[Tensor, "time batch *target"]
+    mask: Bool[Tensor, "time batch"] | None = None
+    boundaries: Bool[Tensor, "..."] | None = None
+
+    @property
+    def steps(self) -> int:
+        return self.x.shape[0]
+
+    @cached_property
+    def targets(self) -> int:
+        return int(self.mask.sum()) if self.mask is not None else self.x.shape[0] * self.x.shape[1]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one update learns from: windows in order, states carried over them.
+
+    fresh: the first window starts from zero states (a new sequence in every row); otherwise from those of the batch
+    before (a stream).
+    """
+
+    windows: Sequence[Window]
+    fresh: bool = True
+
+    @property
+    def rows(self) -> int:
+        return self.windows[0].x.shape[1]
+
+    @property
+    def steps(self) -> int:
+        return sum(window.steps for window in self.windows)
+
+    @cached_property
+    def targets(self) -> int:
+        return sum(window.targets for window in self.windows)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a run reads its task: seed, rows of a whole batch, window, and the rows that this process holds."""
+
+    seed: int
+    batch: int
+    window: int
+    rows: range = field(default=range(0))
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            object.__setattr__(self, "rows", range(self.batch))
+
+
+class Task(ABC):
+    """Base of all tasks. A subclass is a frozen dataclass whose fields are its options on the command line."""
+
+    metric: ClassVar[str]  # which entry of report() says how good a model is
+    higher_is_better: ClassVar[bool] = False
+    suggested: ClassVar[dict[str, Any]] = {}  # options of the run (hidden_sizes, window, ...) that suit the task
+
+    def settled(self) -> Self:
+        """A copy in which whatever the data decides is written down (absolute paths, vocabulary, permutation).
+
+        It is stored with the run: evaluating or sampling later needs neither luck nor the training data.
+        """
+        return self
+
+    @property
+    @abstractmethod
+    def inputs(self) -> Tokens | int:
+        """What level 0 reads: Tokens(n), or the size of its vectors."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Width of the head, a linear layer on the output of level 0."""
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """How far back the decoder reaches, for each level above which the data gives the boundaries."""
+        return ()
+
+    @abstractmethod
+    def loss(
+        self, logits: Float[Tensor, "time batch outputs"], target: Shaped[Tensor, "time batch *target"]
+    ) -> Float[Tensor, "time batch"] | tuple[Float[Tensor, "time batch"], dict[str, Tensor]]:
+        """One value per (step, row), and values to be summed. logits (T, B, outputs), target (T, B, ...)."""
+
+    @abstractmethod
+    def batch(self, index: int, reading: Reading) -> Batch:
+        """Training batch number `index`, the rows `reading.rows` of it."""
+
+    def batches_per_epoch(self, reading: Reading) -> int | None:
+        """How many batches go once through the data; None where data never ends."""
+        return None
+
+    def parts(self) -> tuple[str, ...]:
+        """Which of "validation" and "test" can be evaluated."""
+        return ("validation", "test")
+
+    @abstractmethod
+    def evaluation(self, part: str, reading: Reading) -> Iterator[Batch]:
+        """The batches of "validation" or "test"."""
+
+    def elsewhere(self, path: Path) -> Self:
+        """The same task, its test on other data."""
+        raise UserError("this task makes its own data; it cannot be evaluated on others")
+
+    def report(self, sums: dict[str, float], targets: int) -> dict[str, float]:
+        """What to show of summed losses: `sums["loss"]` is the task's loss in nats, the rest what `loss` adds."""
+        return {name: value / max(targets, 1) for name, value in sums.items() if name != "loss"}
+
+    def course(self, reading: Reading) -> Course:
+        """The order in which batches are learned; a curriculum overrides this."""
+        return Course(self, reading)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a course asks of the trainer after an update."""
+
+    records: Sequence[dict[str, Any]] = ()  # to be written to the journal
+    keep: bool = False  # write a checkpoint now, and keep it
+    back_to: int | None = None  # return to the weights and the optimizer of the checkpoint of this update
+
+
+Score = Callable[[Batch], Iterator[Tensor]]
+
+
+class Course:
+    """Batches one after the other, until the budget ends."""
+
+    def __init__(self, task: Task, reading: Reading):
+        self.task = task
+        self.reading = reading
+
+    def batch(self, index: int) -> Batch:
+        return self.task.batch(index, self.reading)
+
+    def after_update(self, update: int, report: dict[str, float], score: Score) -> Decision:
+        """Called after each update with what the batch scored; score(batch) yields values (T, B) without learning."""
+        return Decision()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What a progress display shows, e.g. the length of a curriculum."""
+        return {}
+
+    @property
+    def finished(self) -> str | None:
+        """Why the course is over, or None."""
+        return None
+
+    @property
+    def kept(self) -> set[int]:
+        """Updates whose checkpoints it may still want to return to."""
+        return set()
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """What the run found out, for its result file."""
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        """All that a resumed course needs, as JSON."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from what `state` returned."""
+
+
+def cross_entropy(
+    logits: Float[Tensor, "time batch classes"], target: Int[Tensor, "time batch"]
+) -> Float[Tensor, "time batch"]:
+    """Nats of each target."""
+    return F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view_as(target)
+
+
+def cut(
+    x: Shaped[Tensor, "time batch *features"],
+    y: Shaped[Tensor, "time batch *target"],
+    window: int,
+    mask: Bool[Tensor, "time batch"] | None = None,
+    *,
+    align: Literal["start", "end"] = "start",
+) -> tuple[Window, ...]:
+    """Sequences (T, B, ...) as windows counted from step 0, or back from the last step with align="end"."""
+    steps = x.shape[0]
+    first = window if align == "start" or steps <= window else (steps - 1) % window + 1
+    starts = [0, *range(first, steps, window)]
+    stops = [*starts[1:], steps]
+    return tuple(Window(x[a:b], y[a:b], None if mask is None else mask[a:b]) for a, b in zip(starts, stops, strict=True))
+
+
+def last_step_only(steps: int, rows: int) -> Bool[Tensor, "time batch"]:
+    """Mask bool (T, B) for a target at the end of the sequence."""
+    mask = torch.zeros(steps, rows, dtype=torch.bool)
+    mask[-1] = True
+    return mask

@@ -1,0 +1,83 @@
+"""Needle: noise symbols, one of them flagged; after the last step the flagged one must be named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from hrnn.errors import UserError
+from hrnn.hierarchy import Tokens
+from hrnn.tasks.contract import Batch, Reading, Task, cross_entropy, cut, last_step_only
+from hrnn.tasks.draws import below, draw
+
+
+@dataclass(frozen=True)
+class Needle(Task):
+    """Remember one flagged symbol among --steps symbols of noise. Token s + symbols is symbol s with the flag.
+
+    Examples:
+        hrnn train needle --steps 100 --hidden-sizes 32 64 --periods 10
+        hrnn train needle --steps 10000 --hidden-sizes 32 64 128 --periods 10 10 --batch 20
+    """
+
+    steps: int = 1000
+    """Length of a sequence."""
+    symbols: int = 8
+    """Different symbols; chance is one over this."""
+    within: float = 0.1
+    """The flag falls into this first share of the sequence; what follows is the time to remember it."""
+    test_sequences: int = 1000
+    """Fresh sequences of a validation or a test."""
+
+    metric: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+    suggested: ClassVar[dict[str, Any]] = {
+        "hidden_sizes": (64, 128),
+        "periods": (10,),
+        "window": 100_000,
+        "sequences": 100_000,
+        "validate_every": 100,
+    }
+
+    def settled(self) -> Needle:
+        if self.steps < 1 or self.symbols < 2 or self.test_sequences < 1:
+            raise UserError(
+                f"--steps {self.steps} --symbols {self.symbols} --test-sequences {self.test_sequences}: "
+                "give at least 1 step, 2 symbols and 1 sequence"
+            )
+        if not 0 < self.within <= 1:
+            raise UserError(f"--within is {self.within}; give a share of the sequence, above 0 and up to 1")
+        return self
+
+    @property
+    def inputs(self) -> Tokens:
+        return Tokens(2 * self.symbols)
+
+    @property
+    def outputs(self) -> int:
+        return self.symbols
+
+    def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        values = cross_entropy(logits, target)
+        return values, {"accuracy": (logits.argmax(-1) == target).to(values.dtype)}
+
+    def sequences(self, name: str, index: int, rows: range, reading: Reading) -> Batch:
+        """x (steps, rows); y the flagged symbol, at the last step only."""
+        words = draw(reading.seed, f"needle/{name}", index, rows, self.steps + 1)
+        x = torch.from_numpy(below(words[1:], self.symbols))
+        place = torch.from_numpy(below(words[0], max(1, round(self.within * self.steps))))
+        row = torch.arange(len(rows))
+        needle = x[place, row]
+        x[place, row] += self.symbols
+        return Batch(cut(x, needle.expand(self.steps, -1), reading.window, last_step_only(self.steps, len(rows)), align="end"))
+
+    def batch(self, index: int, reading: Reading) -> Batch:
+        return self.sequences("training", index, reading.rows, reading)
+
+    def evaluation(self, part: str, reading: Reading) -> Iterator[Batch]:
+        for first in range(0, self.test_sequences, reading.batch):
+            yield self.sequences(part, 0, range(first, min(first + reading.batch, self.test_sequences)), reading)

@@ -1,0 +1,138 @@
+"""Pixels: MNIST digits read one pixel a step; the class is predicted after the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import torch
+import tyro
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hrnn.errors import UserError
+from hrnn.tasks.contract import Batch, Reading, Task, cross_entropy, cut, last_step_only
+from hrnn.tasks.draws import permutation
+from hrnn.tasks.idx import MIRROR, download, read_pair
+
+SIDE = 28
+HELD_OUT = 12  # one of so many training images validates: 5,000 of MNIST's 60,000, the last ones
+
+
+@dataclass(frozen=True)
+class Pixels(Task):
+    """Classify digits from 784 steps of one number each, or fewer with --pool.
+
+    Examples:
+        hrnn train pixels --data mnist --pool 2 --hidden-sizes 128 128 --periods 14
+        hrnn train pixels --data mnist --download --permuted
+    """
+
+    data: Path = Path("mnist")
+    """Folder of the four idx files, gzip or not."""
+    download: bool = False
+    """Fetch missing files into that folder, by checksum."""
+    mirror: str = MIRROR
+    """Where --download fetches from."""
+    permuted: bool = False
+    """Read the pixels in one fixed random order, the same for every seed."""
+    pool: int = 1
+    """Average squares of so many pixels: 2 gives 14 x 14, 4 gives 7 x 7."""
+    order: Annotated[tuple[int, ...], tyro.conf.Suppress] = ()
+
+    metric: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
+    suggested: ClassVar[dict[str, Any]] = {
+        "hidden_sizes": (256, 256),
+        "periods": (10,),
+        "window": 784,
+        "epochs": 20,
+    }
+
+    def settled(self) -> Pixels:
+        if self.pool not in (1, 2, 4):
+            raise UserError(f"--pool is {self.pool}; give 1, 2 or 4")
+        order = self.order
+        if self.permuted and not order:
+            order = tuple(permutation(0, "pixels/order", 0, self.steps).tolist())
+        if order and sorted(order) != list(range(self.steps)):
+            raise UserError(f"the stored order of pixels is no permutation of {self.steps} steps")
+        return replace(self, data=self.data.expanduser().absolute(), order=order)
+
+    def elsewhere(self, path: Path) -> Pixels:
+        return replace(self, data=path.expanduser().absolute())
+
+    @property
+    def steps(self) -> int:
+        return (SIDE // self.pool) ** 2
+
+    @property
+    def inputs(self) -> int:
+        return 1
+
+    @property
+    def outputs(self) -> int:
+        return 10
+
+    def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        values = cross_entropy(logits, target)
+        return values, {"accuracy": (logits.argmax(-1) == target).to(values.dtype)}
+
+    def _pixels(self, images: NDArray[np.uint8]) -> NDArray[np.uint16]:
+        """Images (n, 28, 28) -> sums over squares (n, steps), in the order of reading."""
+        side = SIDE // self.pool
+        sums = images.reshape(-1, side, self.pool, side, self.pool).sum((2, 4), dtype=np.uint16).reshape(-1, self.steps)
+        return sums[:, list(self.order)] if self.order else sums
+
+    @cached_property
+    def _learned(self) -> dict[str, tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
+        """Training and validation images (n, steps) with their labels (n,)."""
+        if self.download:
+            download(self.data, self.mirror)
+        images, labels = read_pair(self.data, "train")
+        kept = len(images) - len(images) // HELD_OUT
+        pixels = self._pixels(images)
+        return {"training": (pixels[:kept], labels[:kept]), "validation": (pixels[kept:], labels[kept:])}
+
+    @cached_property
+    def _tested(self) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+        """Read apart, so that nothing before the end of a run can touch the test set."""
+        images, labels = read_pair(self.data, "t10k")
+        return self._pixels(images), labels
+
+    def _batch(self, pixels: NDArray[np.uint16], labels: NDArray[np.uint8], window: int) -> Batch:
+        """Images (B, steps) -> x (steps, B, 1) in 0..1, one target at the last step."""
+        x = torch.from_numpy(pixels.T.astype(np.float32))[..., None] / (255 * self.pool**2)
+        y = torch.from_numpy(labels.astype(np.int64)).expand(self.steps, -1)
+        return Batch(cut(x, y, window, last_step_only(self.steps, len(labels)), align="end"))
+
+    def batches_per_epoch(self, reading: Reading) -> int:
+        images = len(self._learned["training"][1])
+        if images < reading.batch:
+            raise UserError(f"--batch {reading.batch} is more than the {images} training images of {self.data}")
+        return images // reading.batch
+
+    def batch(self, index: int, reading: Reading) -> Batch:
+        pixels, labels = self._learned["training"]
+        epoch, number = divmod(index, self.batches_per_epoch(reading))
+        order = self._shuffled(reading.seed, epoch)
+        chosen = order[number * reading.batch :][reading.rows.start : reading.rows.stop]
+        return self._batch(pixels[chosen], labels[chosen], reading.window)
+
+    def _shuffled(self, seed: int, epoch: int) -> NDArray[np.int64]:
+        """The order of the images in an epoch; the current one is remembered."""
+        known = self.__dict__.setdefault("_order_of_epoch", {})
+        if (seed, epoch) not in known:
+            known.clear()
+            known[seed, epoch] = permutation(seed, "pixels/epoch", epoch, len(self._learned["training"][1]))
+        return known[seed, epoch]
+
+    def evaluation(self, part: str, reading: Reading) -> Iterator[Batch]:
+        pixels, labels = self._tested if part == "test" else self._learned["validation"]
+        for first in range(0, len(labels), reading.batch):
+            rows = slice(first, first + reading.batch)
+            yield self._batch(pixels[rows], labels[rows], reading.window)

@@ -1,0 +1,85 @@
+"""Files that a crash cannot spoil: whole files written at once, and files that only grow and can be cut back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hrnn.errors import UserError
+
+
+def cannot_write(path: Path, error: OSError) -> UserError:
+    """A full disk, a quota or missing permission, as a sentence."""
+    return UserError(
+        f"{path} cannot be written: {error.strerror or error}; earlier checkpoints are intact, "
+        "make room and continue with hrnn resume"
+    )
+
+
+def make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise cannot_write(path, error) from None
+
+
+class Growing:
+    """A file that is only appended to. A checkpoint notes its length; resuming cuts it back to there."""
+
+    def __init__(self, path: Path, length: int = 0):
+        """Open the file and cut it to `length` bytes; everything after that has not happened yet."""
+        self.path = path
+        try:
+            self._file = open(path, "ab")  # noqa: SIM115  open as long as the run
+            if self._file.tell() < length:
+                raise UserError(f"{path} has {self._file.tell()} bytes; the checkpoint was written when it had {length}")
+            self._file.truncate(length)
+            self._file.seek(length)
+        except OSError as error:
+            raise cannot_write(path, error) from None
+
+    def write(self, content: bytes) -> None:
+        try:
+            self._file.write(content)
+        except OSError as error:
+            raise cannot_write(self.path, error) from None
+
+    def flush(self) -> None:
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise cannot_write(self.path, error) from None
+
+    def settle(self) -> int:
+        """Have everything on the disk, and return the length."""
+        self.flush()
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise cannot_write(self.path, error) from None
+        return self._file.tell()
+
+    def close(self) -> None:
+        try:
+            self._file.close()
+        except OSError as error:
+            raise cannot_write(self.path, error) from None

@@ -1,0 +1,112 @@
+"""The folder of a run: who may write to it, what is in it, and whether this version can read it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hrnn
+from hrnn.errors import UserError
+from hrnn.training.config import Config, from_json, settled, to_json
+from hrnn.training.files import cannot_write, make_folder, write_whole
+from hrnn.training.journal import JOURNAL
+
+FORMAT = 1  # of the run folder; raised when an older run can no longer be continued
+CONFIG, RESULT, CHECKPOINTS, TENSORBOARD, LOCK = "config.json", "result.json", "checkpoints", "tensorboard", "lock"
+
+
+def create(folder: Path, config: Config[Any], overwrite: bool) -> None:
+    """A new run in this folder; one that is there already is refused, or removed with `overwrite`."""
+    if (folder / CONFIG).exists():
+        if not overwrite:
+            raise UserError(f"{folder} already holds a run; continue it with hrnn resume, or give --overwrite or --run")
+        if is_locked(folder):
+            raise UserError(f"{folder} is being trained by another process; stop it before --overwrite")
+        for name in (RESULT, CHECKPOINTS, TENSORBOARD, JOURNAL, CONFIG):
+            path = folder / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    make_folder(folder)
+    write_config(folder, config)
+
+
+def write_config(folder: Path, config: Config[Any]) -> None:
+    entries = {"format": FORMAT, "version": hrnn.__version__, **to_json(config)}
+    write_whole(folder / CONFIG, json.dumps(entries, indent=2).encode() + b"\n")
+
+
+def extend(folder: Path, config: Config[Any]) -> None:
+    """The run goes on with another budget; a result that it has is no longer final."""
+    with locked(folder):
+        write_config(folder, settled(config))
+        (folder / RESULT).unlink(missing_ok=True)
+
+
+def read_entries(folder: Path) -> dict[str, Any]:
+    """config.json as it stands, if this version understands it."""
+    try:
+        entries = json.loads((folder / CONFIG).read_text())
+        written_by, written_as = entries["version"], entries["format"]
+    except FileNotFoundError:
+        raise UserError(f"{folder} holds no run (no {CONFIG}); hrnn runs lists those of a folder") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder / CONFIG} cannot be read ({type(error).__name__}: {error})") from None
+    if written_as != FORMAT:
+        raise UserError(
+            f"{folder} was written by hrnn {written_by} (format {written_as}) and this is {hrnn.__version__} "
+            f"(format {FORMAT}); use that version: pip install hrnn=={written_by}"
+        )
+    return {key: value for key, value in entries.items() if key not in ("format", "version")}
+
+
+def read_config(folder: Path) -> Config[Any]:
+    entries = read_entries(folder)
+    try:
+        return from_json(entries)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{folder / CONFIG} does not describe a run ({type(error).__name__}: {error})") from None
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """What a finished run found; None while it is not finished."""
+    try:
+        return dict(json.loads((folder / RESULT).read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder / RESULT} cannot be read ({error})") from None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Two processes in one run would spoil it; the lock goes with the process, however it ends."""
+    try:
+        file = open(folder / LOCK, "a+")  # noqa: SIM115  open as long as the lock is held
+    except OSError as error:
+        raise cannot_write(folder / LOCK, error) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(f"{folder} is being trained by another process; wait for it, or stop it") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def is_locked(folder: Path) -> bool:
+    """Is a process at work on this run?"""
+    try:
+        with open(folder / LOCK) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False

@@ -1,0 +1,98 @@
+"""The journal of a run: one JSON line a record, and the same numbers as TensorBoard events.
+
+Both files only grow, and a checkpoint notes how long they were: a resumed run records nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hrnn.errors import UserError
+from hrnn.training.files import Growing, make_folder
+
+JOURNAL = "journal.jsonl"
+EVENTS = "tensorboard/events.out.tfevents.hrnn"
+
+
+class Journal:
+    """Open files of a run, cut to the lengths that a checkpoint noted."""
+
+    def __init__(self, folder: Path, tensorboard: bool, lengths: dict[str, int] | None = None):
+        lengths = lengths or {}
+        self._lines = Growing(folder / JOURNAL, lengths.get(JOURNAL, 0))
+        self._events = Events(folder / EVENTS, lengths.get(EVENTS, 0)) if tensorboard else None
+
+    def record(self, record: dict[str, Any]) -> None:
+        """One line. NaN and infinity are no JSON and become null."""
+        self._lines.write(json.dumps(_finite(record)).encode() + b"\n")
+        self._lines.flush()
+        if self._events:
+            self._events.record(record)
+
+    def settle(self) -> dict[str, int]:
+        """Everything on the disk; the lengths for a checkpoint."""
+        lengths = {JOURNAL: self._lines.settle()}
+        return lengths | ({EVENTS: self._events.file.settle()} if self._events else {})
+
+    def close(self) -> None:
+        self._lines.close()
+        if self._events:
+            self._events.file.close()
+
+
+class Events:
+    """TensorBoard's own record format in one file, which its writer, made for a file per process, cannot cut back."""
+
+    def __init__(self, path: Path, length: int):
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        make_folder(path.parent)
+        self._event, self._summary = Event, Summary
+        self.file = Growing(path, length)
+        self._writer = RecordWriter(self.file)
+        if not length:
+            self._writer.write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Every number of a record, under its kind."""
+        kind = record.get("kind", "run")
+        values = []
+        for name, value in record.items():
+            numbers = value if name == "local_losses" else [value]
+            for place, number in enumerate(numbers):
+                if isinstance(number, int | float) and not isinstance(number, bool) and name != "update":
+                    tag = f"{kind}/{name}" + (f"/{place}" if name == "local_losses" else "")
+                    values.append(self._summary.Value(tag=tag, simple_value=number))
+        if values:
+            summary = self._summary(value=values)
+            event = self._event(wall_time=time.time(), step=record.get("update", 0), summary=summary)
+            self._writer.write(event.SerializeToString())
+            self.file.flush()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return value
+
+
+def read(folder: Path) -> Iterator[dict[str, Any]]:
+    """The records of a run; a last line that is still being written is left out."""
+    path = folder / JOURNAL
+    if path.is_file():
+        for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                raise UserError(f"{path} is damaged at line {number}") from None

@@ -1,0 +1,206 @@
+"""The training loop: task -> gradient -> optimizer -> journal, until the run is over or stopped."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import hrnn.training.folder as folders
+import hrnn.training.network as networks
+from hrnn.errors import DivergedError, UserError
+from hrnn.tasks import Batch
+from hrnn.training.config import Config, reading, settled
+from hrnn.training.evaluation import Tally, evaluate, scored, task_gives_boundaries
+from hrnn.training.files import write_whole
+from hrnn.training.optimizer import learning_rate
+from hrnn.training.progress import Progress
+from hrnn.training.run import Run
+from hrnn.training.stop import Stop
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How `train` ended: stopped ("interrupted" or "time limit", to be resumed), or with a result."""
+
+    stopped: str | None
+    result: dict[str, Any] | None
+
+
+def start(config: Config[Any], folder: Path, *, overwrite: bool = False, **options: Any) -> Outcome:
+    """A new run in a folder. Options as for `train`."""
+    config = settled(config)
+    check(config)
+    folders.create(folder, config, overwrite)
+    return train(folder, config, **options)
+
+
+def check(config: Config[Any]) -> None:
+    """Find mistakes in options and data now, not when the first validation comes, and before there is a folder."""
+    networks.build(config)
+    task, budget, read = config.task, config.budget, reading(config, networks.unrolled(config))
+    per_epoch = task.batches_per_epoch(read)
+    if per_epoch is None and budget.epochs is not None:
+        raise UserError("--epochs is for tasks whose data end; give --updates or --sequences")
+    if (budget.validate_every or budget.stop_after) and "validation" not in task.parts():
+        raise UserError("--validate-every and --stop-after are for tasks with a validation part; this one has none")
+    if budget.stop_after and not (budget.validate_every or per_epoch):
+        raise UserError("--stop-after counts validations; give --validate-every, too")
+    task.batch(0, read)
+    for part in task.parts():
+        next(iter(task.evaluation(part, read)))
+
+
+def train(
+    folder: Path, config: Config[Any] | None = None, *, minutes: float | None = None, progress: Progress | None = None
+) -> Outcome:
+    """Begin or continue the run of a folder. The time limit is no part of the run: it only stops it for now.
+
+    config: what the folder holds, where the caller has it already, with its data
+    """
+    progress = progress or Progress()
+    with folders.locked(folder), Stop(minutes) as stop:
+        run = Run(config or folders.read_config(folder), folder)
+        with progress.following(run):
+            while not run.over and not stop.reason:
+                before = run.position.updates
+                sums = learn(run, run.course.batch(run.position.batches))
+                run.position.batches += 1
+                follow_up(run, before, sums)
+                progress.show(run)
+            run.save()
+            outcome = Outcome(None, finish(run)) if run.over else Outcome(stop.reason, None)
+        run.journal.close()
+        return outcome
+
+
+def learn(run: Run, batch: Batch) -> Tally:
+    """Backward over the windows of a batch, one update for all or for each; returns what was summed on the way."""
+    tally, per_batch = Tally(), run.config.learning.update == "batch"
+    state = None if batch.fresh else run.state
+    given = task_gives_boundaries(run.network)
+    for window in batch.windows:
+        counted = batch if per_batch else window
+        weight, local_weight = 1 / max(1, counted.targets), 1 / (counted.steps * batch.rows)
+        result = run.gradient.backward(
+            run.network.levels,
+            window.x,
+            window.y,
+            loss=lambda output, target: run.task.loss(run.network(output), target),
+            betas=run.config.betas,
+            state=state,
+            mask=window.mask,
+            boundaries=window.boundaries if given else None,
+            weight=weight,
+            local_weight=local_weight,
+            generator=run.indices,
+        )
+        state = result.state
+        tally.add(loss=float(result.loss) / weight, _targets=window.targets, _places=window.steps * batch.rows)
+        tally.add(**{name: float(value) for name, value in result.metrics.items()})
+        for level, beta in enumerate(run.config.betas):
+            if beta:  # otherwise it is not computed
+                tally.add(**{f"_local{level}": float(result.local_losses[level]) / local_weight})
+        if not per_batch:
+            move(run, tally)
+    if per_batch:
+        move(run, tally)
+    run.state = state
+    return tally
+
+
+def move(run: Run, tally: Tally) -> None:
+    """One update, unless the loss is no number: then the weights stay as they are."""
+    if not math.isfinite(sum(tally.sums.values())):
+        raise DivergedError(f"the loss is {tally.sums['loss']} at update {run.position.updates + 1}")
+    learning = run.config.learning
+    if learning.clip is not None:
+        torch.nn.utils.clip_grad_norm_(run.network.parameters(), learning.clip)
+    for group in run.optimizer.param_groups:
+        group["lr"] = learning_rate(learning, run.position.updates, run.done)
+    run.optimizer.step()
+    run.optimizer.zero_grad()
+    run.position.updates += 1
+
+
+def follow_up(run: Run, before: int, sums: Tally) -> None:
+    """After a batch: what the course decides, the journal, validation, a checkpoint when it is time."""
+    position, budget, upkeep = run.position, run.config.budget, run.config.upkeep
+    running = Tally(position.since_record)
+    running.add(**sums.sums)
+    position.since_record = running.sums
+    status = run.course.status  # of what was learned just now; the course may go on to something else
+    decision = run.course.after_update(position.updates, sums.report(run.task), lambda batch: _values(run, batch))
+    if run.passed(upkeep.journal_every, before) or decision.records:
+        record_updates(run, status)
+    for record in decision.records:
+        run.journal.record(record)
+    if decision.back_to is not None:
+        run.back_to(decision.back_to)
+    if budget.validate_every:
+        due = run.passed(budget.validate_every, before)
+    else:
+        due = run.per_epoch is not None and position.batches % run.per_epoch == 0
+    improved = due and validate(run)
+    if decision.keep or improved or time.monotonic() - run.since_checkpoint > upkeep.checkpoint_seconds:
+        run.save()
+
+
+def _values(run: Run, batch: Batch) -> Any:
+    return (values for values, _, _ in scored(run.network, run.task, batch, None))
+
+
+def record_updates(run: Run, status: dict[str, Any]) -> None:
+    """What was learned since the last such record."""
+    run.latest = run.report()
+    record = {"kind": "update", "update": run.position.updates, "sequences": run.sequences, **status, **run.latest}
+    rate = run.optimizer.param_groups[0]["lr"]
+    run.journal.record({**record, "learning_rate": rate, "seconds": round(run.seconds(), 3)})
+    run.position.since_record = {}
+
+
+def validate(run: Run) -> bool:
+    """Score the validation part; is it the best so far?"""
+    if "validation" not in run.task.parts():
+        return False
+    report = evaluate(run.network, run.task, run.task.evaluation("validation", run.reading))
+    value, position = report[run.task.metric], run.position
+    better = position.best is None or (value > position.best if run.task.higher_is_better else value < position.best)
+    if better:
+        position.best, position.best_at, position.without_gain = value, position.updates, 0
+    else:
+        position.without_gain += 1
+    run.journal.record(
+        {"kind": "validation", "update": position.updates, "sequences": run.sequences, **report}
+        | {"best": better, "seconds": round(run.seconds(), 3)}
+    )
+    return better
+
+
+def finish(run: Run) -> dict[str, Any]:
+    """The test, once, with the best weights (the last where nothing was validated), and the run's result."""
+    position = run.position
+    if position.since_record:
+        record_updates(run, run.course.status)
+    result: dict[str, Any] = {
+        "reason": run.over,
+        "updates": position.updates,
+        "sequences": run.sequences,
+        **run.course.outcome,
+    }
+    if position.best_at is not None:
+        result["validation"] = {run.task.metric: position.best, "update": position.best_at}
+        run.network.load_state_dict(run.checkpoint_of(position.best_at).section("network"))
+    if "test" in run.task.parts():
+        result["test"] = evaluate(run.network, run.task, run.task.evaluation("test", run.reading))
+        run.journal.record({"kind": "test", "update": position.best_at or position.updates, **result["test"]})
+    result["seconds"] = round(run.seconds(), 3)
+    run.journal.record({"kind": "end", "update": position.updates, **{k: v for k, v in result.items() if k != "test"}})
+    run.journal.settle()
+    write_whole(run.folder / folders.RESULT, json.dumps(result, indent=2).encode() + b"\n")
+    return result

@@ -1,0 +1,170 @@
+"""A run in progress: everything that changes while it learns, and how that goes into a checkpoint and comes back."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import hrnn.training.network as networks
+from hrnn.errors import DivergedError, UserError
+from hrnn.state import State
+from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf, flatten_optimizer, read, restore_optimizer
+from hrnn.training.config import Config, reading
+from hrnn.training.evaluation import Tally
+from hrnn.training.folder import CHECKPOINTS
+from hrnn.training.journal import Journal
+from hrnn.training.optimizer import make_optimizer
+
+
+@dataclass
+class Position:
+    """How far the run is, as plain numbers."""
+
+    batches: int = 0
+    updates: int = 0
+    seconds: float = 0.0  # spent learning, over all processes that worked on the run
+    best: float | None = None  # the task's metric at the best validation
+    best_at: int | None = None  # and its update
+    without_gain: int = 0  # validations since then
+    since_record: dict[str, float] = field(default_factory=dict)  # sums for the journal's next record
+
+
+class Run:
+    """The moving parts of a run. Made from its configuration; `restore` then puts it where a checkpoint was."""
+
+    def __init__(self, config: Config[Any], folder: Path):
+        torch.set_num_threads(config.upkeep.threads)
+        self.config, self.folder = config, folder
+        self.task = config.task
+        self.reading = reading(config, networks.unrolled(config))
+        self.network = networks.build(config)
+        self.gradient = networks.gradient(config)
+        self.optimizer = make_optimizer(config.learning, self.network.parameters())
+        self.course = self.task.course(self.reading)
+        self.indices = torch.Generator().manual_seed(config.upkeep.seed)  # seeds of the decoders' sampled indices
+        self.state: State | None = None
+        self.position = Position()
+        self.latest: dict[str, Any] = {}  # what the last record of the journal reported
+        self.per_epoch = self.task.batches_per_epoch(self.reading)
+        self.shelf = Shelf(folder / CHECKPOINTS, config.upkeep.checkpoints)
+        self.warnings = list(networks.narrow_levels(config))
+        self.since_checkpoint = self._clock = time.monotonic()
+        self.journal = self._continue()
+
+    def _continue(self) -> Journal:
+        """Go to the newest checkpoint, if there is one; the journal is cut to what had been written by then."""
+        lengths = None
+        if self.shelf.updates():
+            try:
+                checkpoint, complaints = self.shelf.newest()
+            except DamagedError as error:
+                raise UserError(f"no checkpoint of {self.folder} can be read: {error}") from None
+            self.restore(checkpoint)
+            lengths = checkpoint.facts["journal"]
+            self.warnings += [f"{one}; continuing from update {self.position.updates}" for one in complaints]
+            if (written := checkpoint.facts["torch"]) != torch.__version__:
+                self.warnings.append(f"started with torch {written}, this is {torch.__version__}: last bits may differ")
+        return Journal(self.folder, self.config.upkeep.tensorboard, lengths)
+
+    @property
+    def sequences(self) -> int:
+        return self.position.batches * self.reading.batch
+
+    @property
+    def done(self) -> float:
+        """The share of the budget that is used up, 1 at the end."""
+        budget, position = self.config.budget, self.position
+        shares = [0.0]
+        if budget.updates is not None:
+            shares.append(position.updates / budget.updates)
+        if budget.sequences is not None:
+            shares.append(self.sequences / budget.sequences)
+        if budget.epochs is not None and self.per_epoch is not None:
+            shares.append(position.batches / max(1, round(budget.epochs * self.per_epoch)))
+        return max(shares)
+
+    @property
+    def over(self) -> str | None:
+        """Why there is nothing left to learn, or None."""
+        if self.course.finished:
+            return self.course.finished
+        limit = self.config.budget.stop_after
+        if limit is not None and self.position.without_gain >= limit:
+            return "no gain"
+        return "budget" if self.done >= 1 else None
+
+    def passed(self, every: int, before: int) -> bool:
+        """Did the updates since `before` pass a multiple of `every`?"""
+        return self.position.updates // every > before // every
+
+    def seconds(self) -> float:
+        """Time spent on the run so far."""
+        now = time.monotonic()
+        self.position.seconds += now - self._clock
+        self._clock = now
+        return self.position.seconds
+
+    def save(self) -> None:
+        """Write a checkpoint of this moment."""
+        if not all(bool(torch.isfinite(weights).all()) for weights in self.network.parameters()):
+            raise DivergedError(f"weights are no longer finite at update {self.position.updates}")
+        self.seconds()
+        optimizer, numbers = flatten_optimizer(self.optimizer)
+        tensors: dict[str, Tensor] = {
+            **_named("network", self.network.state_dict()),
+            **_named("optimizer", optimizer),
+            **_named("state", self.state.tensors() if self.state else {}),
+            "generator.indices": self.indices.get_state(),
+        }
+        pins = self.course.kept | ({self.position.best_at} if self.position.best_at is not None else set())
+        facts = {
+            "position": asdict(self.position),
+            "course": self.course.state(),
+            "optimizer": numbers,
+            "journal": self.journal.settle(),
+            "pins": sorted(pins),
+            "torch": torch.__version__,
+        }
+        self.shelf.put(self.position.updates, Checkpoint(tensors, facts))
+        self.since_checkpoint = time.monotonic()
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Be where the checkpoint was."""
+        self._restore_weights(checkpoint)
+        state = checkpoint.section("state")
+        self.state = State.from_tensors(state) if state else None
+        self.indices.set_state(checkpoint.tensors["generator.indices"])
+        self.position = Position(**checkpoint.facts["position"])
+        self.course.load_state(checkpoint.facts["course"])
+
+    def back_to(self, update: int) -> None:
+        """Weights and optimizer as they were then; the data, the budget and the journal go on."""
+        self._restore_weights(self.checkpoint_of(update))
+
+    def checkpoint_of(self, update: int) -> Checkpoint:
+        try:
+            return read(self.shelf.path(update))
+        except DamagedError as error:
+            raise UserError(str(error)) from None
+
+    def _restore_weights(self, checkpoint: Checkpoint) -> None:
+        self.network.load_state_dict(checkpoint.section("network"))
+        restore_optimizer(self.optimizer, checkpoint.section("optimizer"), checkpoint.facts["optimizer"])
+
+    def report(self) -> dict[str, Any]:
+        """The sums since the last record, as a record reports them; local losses are per level."""
+        tally = Tally(self.position.since_record)
+        places = max(tally.sums.get("_places", 0), 1)
+        local = [
+            tally.sums.get(f"_local{level}", 0.0) / places if beta else None for level, beta in enumerate(self.config.betas)
+        ]
+        return {**tally.report(self.task), "local_losses": local}
+
+
+def _named(section: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{section}.{name}": value for name, value in tensors.items()}

@@ -1,0 +1,42 @@
+"""When a run stops for now, to be resumed: signals and the time limit."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Stop:
+    """Why to stop for now: a signal, or the time limit. A second signal ends the process at once."""
+
+    def __init__(self, minutes: float | None):
+        self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
+        self._signal = False
+        self._before: dict[int, Any] = {}
+
+    @property
+    def reason(self) -> str | None:
+        if self._signal:
+            return "interrupted"
+        late = self._deadline is not None and time.monotonic() >= self._deadline
+        return "time limit" if late else None
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._signal = True
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        self._before = {}
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():  # handlers cannot be set elsewhere
+            self._before = {n: signal.signal(n, self._handle) for n in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._restore()

@@ -1,0 +1,121 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hrnn.errors import UserError
+from hrnn.tasks import Copy, Needle, Pixels, Text
+from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, from_json, settled, to_json
+from hrnn.training.network import build, gradient, narrow_levels, unrolled
+from hrnn.training.optimizer import learning_rate
+from tests.tiny import write_text
+
+
+def test_a_configuration_survives_json(tmp_path):
+    configs = [
+        Config(Copy(patience=5), Model(betas=(1.0,)), Learning(clip=1.0), Budget(updates=3), Upkeep(seed=2)),
+        Config(Pixels(data=tmp_path, permuted=True, pool=4)),
+        Config(Text(data=(write_text(tmp_path / "a.txt"),), boundaries=("word", "line")), Model(hidden_sizes=(8, 8, 8))),
+        Config(Needle(), Model(model="lstm")),
+    ]
+    for config in configs:
+        config = settled(config)
+        again = from_json(json.loads(json.dumps(to_json(config))))
+        assert again == config
+        assert settled(again) == again
+
+
+def test_open_entries_take_what_suits_the_task(tmp_path):
+    copy = settled(Config(Copy()))
+    assert (copy.hidden_sizes, copy.periods, copy.window, copy.betas) == ((256, 256), (10,), 200, (0.1,))
+    assert copy.budget.sequences == 1_000_000
+    assert settled(Config(Copy(), budget=Budget(updates=5))).budget == Budget(updates=5)
+    text = settled(Config(Text(data=(write_text(tmp_path / "a.txt"),))))
+    assert (text.hidden_sizes, text.periods, text.reaches, text.window) == ((256, 512), (), (20,), 50)
+    flat = settled(Config(text.task, Model(model="lstm")))
+    assert (flat.hidden_sizes, flat.periods, flat.reaches, flat.betas) == ((512,), (), (), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("ours", "Restricted"), ("gr-hrnn", "Restricted"), ("hrnn", "Full"), ("lstm", "Full")]
+)
+def test_models_by_name(name, method):
+    config = settled(Config(Copy(), Model(model=name)))
+    assert type(gradient(config)).__name__ == method
+    assert unrolled(config) == 200
+    assert any(config.betas) == (name in ("ours", "hrnn"))
+
+
+@pytest.mark.parametrize(
+    ("window", "periods", "expected"), [(200, (10,), 50), (784, (10,), 166), (60, (5,), 29), (1000, (5, 5), 90)]
+)
+def test_mr_hrnn_unrolls_as_many_steps_as_ours_stores_vectors(window, periods, expected):
+    sizes = (8,) * (len(periods) + 1)
+    config = settled(Config(Copy(), Model(model="mr-hrnn", hidden_sizes=sizes, periods=periods, window=window)))
+    assert unrolled(config) == expected
+    assert type(gradient(config)).__name__ == "Full"
+    assert all(config.betas)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"model": Model(hidden_sizes=(8, 8, 8))}, "--hidden-sizes has 3 entries for 1 of --periods"),
+        ({"model": Model(model="lstm", hidden_sizes=(8, 8))}, "one flat LSTM"),
+        ({"model": Model(model="lstm", cell="gru")}, "one flat LSTM"),
+        ({"model": Model(model="gr-hrnn", betas=(0.1,))}, "gr-hrnn has no local loss"),
+        ({"model": Model(betas=(0.1, 0.2))}, "one for each of the 1 levels"),
+        ({"model": Model(betas=(-1.0,))}, "none negative"),
+        ({"model": Model(periods=(0,))}, "at least 1"),
+        ({"model": Model(window=0)}, "--window is 0"),
+        ({"model": Model(model="mr-hrnn", hidden_sizes=(8,), periods=())}, "mr-hrnn takes its window"),
+        ({"learning": Learning(batch=0)}, "--batch is 0"),
+        ({"learning": Learning(learning_rate=0)}, "--learning-rate is 0"),
+        ({"learning": Learning(learning_rate=float("nan"))}, "--learning-rate is nan"),
+        ({"learning": Learning(momentum=0.9)}, "--momentum is for sgd"),
+        ({"upkeep": Upkeep(threads=0)}, "--threads is 0"),
+        ({"budget": Budget(updates=0)}, "--updates is 0"),
+    ],
+)
+def test_contradictions_are_refused(options, complaint):
+    with pytest.raises(UserError, match=complaint):
+        settled(Config(Copy(), **options))
+
+
+def test_a_cell_that_does_not_exist_is_the_users_mistake():
+    with pytest.raises(UserError, match="cell is 'lstn'"):
+        build(settled(Config(Copy(), Model(cell="lstn"))))
+    with pytest.raises(UserError, match="--cell nowhere:Cell cannot be loaded"):
+        build(settled(Config(Copy(), Model(cell="nowhere:Cell"))))
+
+
+def test_levels_that_do_not_grow_are_warned_about():
+    grown = settled(Config(Copy(), Model(hidden_sizes=(8, 16, 16), periods=(5, 5))))
+    assert list(narrow_levels(grown)) == []
+    narrow = settled(Config(Copy(), Model(hidden_sizes=(16, 16, 32), periods=(5, 5))))
+    (warning,) = narrow_levels(narrow)
+    assert "level 1 has 16 units to summarise up to 5 hidden states of 16 units" in warning
+    assert list(narrow_levels(replace(narrow, model=replace(narrow.model, periods=(5, 1))))) == []
+
+
+def test_weights_depend_on_the_seed_only():
+    small = Model(hidden_sizes=(8, 8))
+    first, again, other = (build(settled(Config(Copy(), small, upkeep=Upkeep(seed=seed)))).state_dict() for seed in (0, 0, 1))
+    assert all(bool((first[name] == again[name]).all()) for name in first)
+    assert any(bool((first[name] != other[name]).any()) for name in first)
+
+
+def test_the_learning_rate_is_a_function_of_how_far_the_run_is():
+    assert learning_rate(Learning(learning_rate=2.0), 5, 0.7) == 2.0
+    assert learning_rate(Learning(learning_rate=2.0, schedule="linear"), 5, 0.75) == pytest.approx(0.5)
+    assert learning_rate(Learning(learning_rate=2.0, schedule="cosine"), 5, 0.5) == pytest.approx(1.0)
+    assert learning_rate(Learning(learning_rate=2.0, schedule="cosine"), 5, 1.2) >= 0
+    assert learning_rate(Learning(learning_rate=2.0, warmup=4), 0, 0.0) == pytest.approx(0.5)
+    assert learning_rate(Learning(learning_rate=2.0, warmup=4), 9, 0.0) == 2.0
+
+
+def test_paths_are_absolute_so_that_a_run_can_be_resumed_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path / "a.txt")
+    assert settled(Config(Text(data=(Path("a.txt"),)))).task.data == (tmp_path / "a.txt",)

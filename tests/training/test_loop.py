@@ -1,0 +1,276 @@
+"""One run end to end, in this process: what it writes, how it stops, what it says."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from hrnn.errors import DivergedError, UserError
+from hrnn.tasks import Copy, Needle, Pixels, Reading, Text
+from hrnn.training import folder as folders
+from hrnn.training.checkpoint import read as read_checkpoint
+from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled
+from hrnn.training.evaluation import evaluate
+from hrnn.training.journal import read as read_journal
+from hrnn.training.loop import learn, start, train
+from hrnn.training.run import Run
+from hrnn.training.trained import load
+from tests.tiny import write_mnist, write_text
+
+SMALL = Model(hidden_sizes=(8, 8), periods=(4,), window=40)
+QUIET = Upkeep(tensorboard=False, journal_every=2)
+
+
+def of_kind(folder, kind):
+    return [record for record in read_journal(folder) if record["kind"] == kind]
+
+
+def test_a_run_validates_keeps_the_best_and_tests_it_once(tmp_path):
+    task = Text(data=(write_text(tmp_path / "text.txt"),))
+    config = Config(
+        task,
+        Model(hidden_sizes=(16, 16), window=20),
+        Learning(batch=5, learning_rate=0.02),
+        Budget(updates=30, validate_every=10),
+    )
+    result = start(replace(config, upkeep=QUIET), tmp_path / "run").result
+    validations = of_kind(tmp_path / "run", "validation")
+    assert [record["update"] for record in validations] == [10, 20, 30]
+    best = min(validations, key=lambda record: record["bits_per_character"])
+    assert result["validation"] == {"bits_per_character": best["bits_per_character"], "update": best["update"]}
+    assert len(of_kind(tmp_path / "run", "test")) == 1
+    trained = load(tmp_path / "run", "best")
+    assert trained.update == best["update"]
+    reading = Reading(0, 5, 20)
+    assert evaluate(trained.network, trained.config.task, trained.config.task.evaluation("test", reading)) == result["test"]
+    assert folders.read_result(tmp_path / "run") == result
+    updates = of_kind(tmp_path / "run", "update")
+    assert [record["update"] for record in updates] == list(range(2, 31, 2))
+    assert updates[-1]["bits_per_character"] < updates[0]["bits_per_character"] - 0.5
+
+
+def test_no_gain_stops_a_run(tmp_path):
+    config = Config(
+        Needle(steps=6, test_sequences=20),
+        SMALL,
+        Learning(batch=5, learning_rate=1e-12),
+        Budget(updates=50, validate_every=2, stop_after=3),
+    )
+    result = start(replace(config, upkeep=QUIET), tmp_path / "run").result
+    assert (result["reason"], result["updates"]) == ("no gain", 8)
+
+
+@pytest.mark.parametrize(
+    ("budget", "updates"),
+    [(Budget(updates=7), 7), (Budget(sequences=20), 4), (Budget(updates=7, sequences=20), 4), (Budget(epochs=0.5), 22)],
+)
+def test_budgets_count_updates_sequences_or_epochs(tmp_path, budget, updates):
+    data = write_mnist(tmp_path / "mnist", training=240, test=5)
+    config = Config(Pixels(data=data, pool=4), SMALL, Learning(batch=5), budget, QUIET)
+    assert start(config, tmp_path / "run").result["updates"] == updates
+
+
+def test_a_time_limit_stops_for_now_and_nothing_else(tmp_path):
+    config = Config(Needle(steps=6, test_sequences=5), SMALL, Learning(batch=5), Budget(updates=6), QUIET)
+    straight = start(config, tmp_path / "straight").result
+    stopped = start(config, tmp_path / "run", minutes=0.0)
+    assert stopped.stopped == "time limit"
+    assert folders.read_result(tmp_path / "run") is None
+    assert train(tmp_path / "run").result["test"] == straight["test"]
+
+
+def weights(folder):
+    return read_checkpoint(max((folder / "checkpoints").glob("*.safetensors"))).section("network")
+
+
+def test_gradients_of_a_batchs_windows_are_summed_before_the_update(tmp_path):
+    model = replace(SMALL, window=5, model="hrnn")
+    config = settled(Config(Copy(length=6), model, Learning(batch=5), Budget(updates=1), QUIET))
+    (tmp_path / "run").mkdir()
+    run, other = Run(config, tmp_path / "run"), Run(config, tmp_path / "run")
+    batch = run.course.batch(0)
+    assert len(batch.windows) == 3
+    tally = learn(run, batch)
+    network, state, total = other.network, None, 0.0
+    for window in batch.windows:
+        result = other.gradient.backward(
+            network.levels,
+            window.x,
+            window.y,
+            loss=lambda output, target: other.task.loss(network(output), target),
+            betas=config.betas,
+            state=state,
+            weight=1 / 60,
+            local_weight=1 / 60,
+            generator=other.indices,
+        )
+        state, total = result.state, total + float(result.loss)
+    assert total == pytest.approx(tally.sums["loss"] / 60)
+    other.optimizer.step()
+    expected = network.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in run.network.state_dict().items())
+
+
+def test_an_update_per_window_moves_more_often(tmp_path):
+    for update, count in (("batch", 4), ("window", 12)):
+        config = Config(
+            Copy(length=6, test_sequences=10),
+            replace(SMALL, window=5),
+            Learning(batch=5, update=update),
+            Budget(sequences=20),
+            QUIET,
+        )
+        assert start(config, tmp_path / update).result["updates"] == count
+    first, second = weights(tmp_path / "batch"), weights(tmp_path / "window")
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    "learning",
+    [
+        Learning(batch=5, clip=1e-3),
+        Learning(batch=5, schedule="cosine"),
+        Learning(batch=5, schedule="linear"),
+        Learning(batch=5, warmup=3),
+        Learning(batch=5, weight_decay=0.1),
+        Learning(batch=5, optimizer="sgd"),
+        Learning(batch=5, optimizer="sgd", momentum=0.9),
+    ],
+)
+def test_every_option_of_learning_changes_something(tmp_path, learning):
+    budget = Budget(updates=3)
+    plain = Learning(batch=5, optimizer=learning.optimizer)
+    if plain == learning:
+        plain = Learning(batch=5)
+    for name, options in (("plain", plain), ("changed", learning)):
+        start(Config(Copy(length=3, test_sequences=10), SMALL, options, budget, QUIET), tmp_path / name)
+    first, second = weights(tmp_path / "plain"), weights(tmp_path / "changed")
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    "change", [{"cell": "gru"}, {"indices": "all"}, {"decoder_units": 4}, {"decoder_layers": 3}, {"betas": (1.0,)}]
+)
+def test_every_option_of_the_model_changes_something(tmp_path, change):
+    for name, model in (("plain", SMALL), ("changed", replace(SMALL, **change))):
+        start(
+            Config(Copy(length=4, test_sequences=10), model, Learning(batch=5), Budget(updates=2), QUIET),
+            tmp_path / name,
+        )
+    first, second = weights(tmp_path / "plain"), weights(tmp_path / "changed")
+    assert first.keys() != second.keys() or any(
+        first[name].shape != second[name].shape or not torch.equal(first[name], second[name]) for name in first
+    )
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another(tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        start(
+            Config(
+                Copy(length=3, test_sequences=10),
+                SMALL,
+                Learning(batch=5),
+                Budget(updates=3),
+                replace(QUIET, seed=seed),
+            ),
+            tmp_path / name,
+        )
+    a, b, c = (weights(tmp_path / name) for name in "abc")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert any(not torch.equal(a[name], c[name]) for name in a)
+
+
+def test_a_loss_that_is_no_number_stops_the_run_before_it_spoils_the_weights(tmp_path, monkeypatch):
+    config = Config(
+        Copy(length=3, test_sequences=10),
+        SMALL,
+        Learning(batch=5),
+        Budget(updates=40),
+        replace(QUIET, checkpoint_seconds=0),
+    )
+    honest = Copy.loss
+
+    def poisoned(self, logits, target):
+        values, sums = honest(self, logits, target)
+        poisoned.calls += 1
+        return (values * float("nan") if poisoned.calls > 60 else values), sums
+
+    poisoned.calls = 0
+    monkeypatch.setattr(Copy, "loss", poisoned)
+    with pytest.raises(DivergedError, match=r"the loss is nan at update \d+"):
+        start(config, tmp_path / "run")
+    good = weights(tmp_path / "run")
+    assert all(bool(torch.isfinite(value).all()) for value in good.values())
+    monkeypatch.setattr(Copy, "loss", honest)
+    assert train(tmp_path / "run").result["updates"] == 40
+
+
+def test_weights_that_are_no_numbers_are_never_saved(tmp_path):
+    config = settled(Config(Copy(length=3, test_sequences=10), SMALL, Learning(batch=5), Budget(updates=4), QUIET))
+    (tmp_path / "run").mkdir()
+    run = Run(config, tmp_path / "run")
+    with torch.no_grad():
+        run.network.head.bias[0] = float("inf")
+    with pytest.raises(DivergedError, match="weights"):
+        run.save()
+    assert not list((tmp_path / "run").glob("checkpoints/*"))
+
+
+def test_two_processes_cannot_train_one_run(tmp_path):
+    config = Config(Copy(length=3, test_sequences=10), SMALL, Learning(batch=5), Budget(updates=2), QUIET)
+    start(config, tmp_path / "run")
+    with folders.locked(tmp_path / "run"):
+        assert folders.is_locked(tmp_path / "run")
+        with pytest.raises(UserError, match="another process"):
+            train(tmp_path / "run")
+    assert not folders.is_locked(tmp_path / "run")
+
+
+def test_the_journal_and_tensorboard_agree(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = Config(
+        Copy(length=3, test_sequences=10), SMALL, Learning(batch=5), Budget(updates=6), replace(QUIET, tensorboard=True)
+    )
+    start(config, tmp_path / "run")
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard")).Reload()
+    losses = [(event.step, event.value) for event in events.Scalars("update/loss")]
+    assert losses == [(r["update"], pytest.approx(r["loss"])) for r in of_kind(tmp_path / "run", "update")]
+    assert "update/local_losses/0" in events.Tags()["scalars"]
+
+
+def test_bad_data_leave_no_folder_behind(tmp_path):
+    (tmp_path / "a.txt").write_text("abc " * 100)
+    (tmp_path / "b.txt").write_text("xyz " * 100)
+    task = Text(data=(tmp_path / "a.txt",), test=tmp_path / "b.txt")
+    with pytest.raises(UserError, match="never had"):
+        start(Config(task, Model(hidden_sizes=(8, 8), window=5), Learning(batch=5), Budget(updates=1)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(UserError, match="--epochs is for tasks whose data end"):
+        start(Config(Copy(), SMALL, budget=Budget(epochs=1)), tmp_path / "run")
+
+
+def test_a_users_cell_is_trained_by_name(tmp_path, monkeypatch):
+    (tmp_path / "cells_of_mine.py").write_text(
+        "import torch\n"
+        "class Leaky(torch.nn.Module):\n"
+        "    def __init__(self, input_size, hidden_size):\n"
+        "        super().__init__()\n"
+        "        self.hidden_size = hidden_size\n"
+        "        self.new = torch.nn.Linear(input_size + hidden_size, hidden_size)\n"
+        "    def initial_state(self, batch):\n"
+        "        return (torch.zeros(batch, self.hidden_size),)\n"
+        "    def step(self, x, state):\n"
+        "        return (0.5 * state[0] + 0.5 * torch.tanh(self.new(torch.cat([x, state[0]], 1))),)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    config = Config(
+        Copy(length=3, test_sequences=10),
+        replace(SMALL, cell="cells_of_mine:Leaky"),
+        Learning(batch=5),
+        Budget(updates=2),
+        QUIET,
+    )
+    assert start(config, tmp_path / "run").result["updates"] == 2
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["model"]["cell"] == "cells_of_mine:Leaky"

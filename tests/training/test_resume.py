@@ -1,0 +1,172 @@
+"""A run killed at random moments and resumed each time ends as if nothing had happened, to the last bit.
+
+HRNN_KILLS sets how often each run is killed: HRNN_KILLS=20 pytest tests/training/test_resume.py
+"""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import random
+import signal
+import struct
+import sys
+import time
+
+import pytest
+import torch
+
+from hrnn.training.checkpoint import read
+from hrnn.training.journal import EVENTS, JOURNAL
+from tests.tiny import write_mnist, write_text
+
+KILLS = int(os.environ.get("HRNN_KILLS", "2"))
+SMALL = ["--hidden-sizes", "8", "12", "--batch", "10", "--journal-every", "3", "--checkpoint-seconds", "0.05"]
+
+# A server that has imported everything and forks: a fresh process for each run, without the seconds of imports.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["hrnn.commands.train", "hrnn.commands.resume", "tensorboard.compat.proto.event_pb2", "torch._dynamo"]
+)
+
+
+def command(arguments, log):
+    with open(log, "a") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    from hrnn.cli import main
+
+    sys.exit(main(arguments))
+
+
+def begin(arguments, folder):
+    process = PROCESSES.Process(target=command, args=([*arguments], folder.with_suffix(".log")))
+    process.start()
+    return process
+
+
+def finished(arguments, folder):
+    process = begin(arguments, folder)
+    process.join(120)
+    assert process.exitcode == 0, folder.with_suffix(".log").read_text()
+
+
+def tasks(tmp_path):
+    text = write_text(tmp_path / "text.txt", copies=80)
+    mnist = write_mnist(tmp_path / "mnist")
+    commands = [
+        "copy --start 1 --step 3 --patience 25 --test-sequences 20 --periods 3 --window 5 --updates 120 --betas 1"
+        " --learning-rate 0.03",
+        f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 40 --validate-every 15 --schedule cosine",
+        f"text --data {text} --window 15 --updates 50 --validate-every 20 --update window",
+        "needle --steps 30 --periods 5 --window 12 --updates 50 --test-sequences 20 --validate-every 20"
+        " --optimizer rmsprop --model hrnn",
+    ]
+    return {command.split()[0]: command.split() for command in commands}
+
+
+def journal(folder):
+    records = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
+    return [{name: value for name, value in record.items() if name != "seconds"} for record in records]
+
+
+def events(folder):
+    """TensorBoard's records without their times: (step, tag, value)."""
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    content, place, found = (folder / EVENTS).read_bytes(), 0, []
+    while place < len(content):
+        (length,) = struct.unpack("<Q", content[place : place + 8])
+        event = Event.FromString(content[place + 12 : place + 12 + length])
+        found += [(event.step, v.tag, v.simple_value) for v in event.summary.value if not v.tag.endswith("/seconds")]
+        place += 16 + length
+    return found
+
+
+def last_checkpoint(folder):
+    return read(max((folder / "checkpoints").glob("*.safetensors")))
+
+
+@pytest.mark.parametrize("name", ["copy", "pixels", "text", "needle"])
+def test_killed_and_resumed_runs_end_bit_identical(tmp_path, name):
+    options = [*tasks(tmp_path)[name], *SMALL]
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    began = time.monotonic()
+    finished(["train", *options, "--run", str(straight)], straight)
+    duration = time.monotonic() - began
+    moments = random.Random(name)
+    arguments = ["train", *options, "--run", str(killed)]
+    for _ in range(KILLS):
+        process = begin(arguments, killed)
+        # Long enough to get somewhere, short enough that the run is not over before the last kill.
+        process.join(0.15 + moments.uniform(0, 2 * duration / (KILLS + 1)))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        process.join(60)
+        if (killed / "config.json").exists():
+            arguments = ["resume", str(killed)]
+    finished(arguments, killed)
+
+    expected, found = last_checkpoint(straight), last_checkpoint(killed)
+    assert expected.tensors.keys() == found.tensors.keys()
+    different = [key for key, value in expected.tensors.items() if not torch.equal(value, found.tensors[key])]
+    assert different == []
+    assert journal(killed) == journal(straight)
+    assert events(killed) == events(straight)
+    if name == "copy":
+        assert "expired" in {record.get("outcome") for record in journal(straight)}
+
+
+def test_an_interrupted_run_checkpoints_and_says_how_to_go_on(tmp_path):
+    options = [*tasks(tmp_path)["text"], *SMALL]
+    options[options.index("--updates") + 1] = "100000"
+    run = tmp_path / "run"
+    arguments, newest = ["train", *options, "--run", str(run)], 0
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = begin(arguments, run)
+        while last_update(run) <= newest:  # a new checkpoint: the loop is at work
+            assert process.is_alive(), run.with_suffix(".log").read_text()
+            time.sleep(0.05)
+        os.kill(process.pid, number)
+        process.join(60)
+        assert process.exitcode == 130
+        log = run.with_suffix(".log").read_text()
+        assert log.count(f"stopped (interrupted); continue with: hrnn resume {run}") == (1 if newest == 0 else 2)
+        arguments, newest = ["resume", str(run)], last_update(run)
+        assert last_checkpoint(run).facts["position"]["updates"] == newest
+
+
+def last_update(folder):
+    return max((int(path.stem.removeprefix("update-")) for path in folder.glob("checkpoints/*.safetensors")), default=0)
+
+
+def test_a_full_disk_stops_cleanly_and_the_run_can_go_on(tmp_path):
+    options = [*tasks(tmp_path)["needle"], *SMALL]
+    straight, run = tmp_path / "straight", tmp_path / "run"
+    finished(["train", *options, "--run", str(straight)], straight)
+    process = PROCESSES.Process(target=on_a_small_disk, args=(["train", *options, "--run", str(run)], run.with_suffix(".log")))
+    process.start()
+    process.join(60)
+    log = run.with_suffix(".log").read_text()
+    assert process.exitcode == 2, log
+    assert "cannot be written: File too large; earlier checkpoints are intact, make room" in log
+    assert "Traceback" not in log
+    finished(["resume", str(run)], run)
+    assert journal(run) == journal(straight)
+
+
+def on_a_small_disk(arguments, log):
+    """The system lets no file grow any further once the journal has some records; checkpoints are larger than that."""
+    import resource
+
+    from hrnn.training import files
+
+    write = files.Growing.write
+
+    def limited(self, content):
+        if self.path.name == JOURNAL and self._file.tell() > 2000:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+        write(self, content)
+
+    files.Growing.write = limited
+    command(arguments, log)
