@@ -24,7 +24,7 @@ test: $(INSTALLED)
 	$(BIN)/pytest --numprocesses 2
 
 demo: $(INSTALLED)
-	$(BIN)/python examples/copy_demo.py
+	$(BIN)/hrnn demo
 
 # Time and memory side by side with rivals: all configurations, or one: make bench CONFIG=copy
 bench: $(INSTALLED)

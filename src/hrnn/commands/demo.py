@@ -11,15 +11,17 @@ from rich.table import Table
 
 from hrnn.commands.options import console, parse
 from hrnn.errors import UserError
-from hrnn.memory import paper_count
+from hrnn.memory import measure, paper_count
 from hrnn.report.curves import draw, load
 from hrnn.tasks import Copy
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled
+from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import start, train
 from hrnn.training.progress import suitable
 
-WINDOW, PERIODS = 40, (4,)
+SIZES, PERIODS, BATCH, WINDOW = (32, 32), (4,), 30, 40
+LONG = 1000  # steps of the window whose bytes are measured
 MODELS = {
     "ours": "restricted gradients and local losses",
     "hrnn": "true gradients and local losses",
@@ -38,7 +40,7 @@ class Demo:
 
     folder: Path = Path("runs/demo")
     """Where the runs and the picture go; what is there already is continued, not repeated."""
-    updates: int = 2000
+    updates: int = 1500
     """Updates of each model."""
     seed: int = 0
     """Of weights and data."""
@@ -48,8 +50,8 @@ def recipe(model: Any, options: Demo) -> Config[Copy]:
     """Small enough for one core and half a minute; the window allows lengths a little above 20."""
     return Config(
         Copy(start=2, step=2),
-        Model(model, hidden_sizes=(32, 32), periods=PERIODS, window=WINDOW, betas=None if model == "gr-hrnn" else (1.0,)),
-        Learning(batch=30, learning_rate=5e-3),
+        Model(model, hidden_sizes=SIZES, periods=PERIODS, window=WINDOW, betas=None if model == "gr-hrnn" else (1.0,)),
+        Learning(batch=BATCH, learning_rate=5e-3),
         Budget(updates=options.updates),
         Upkeep(seed=options.seed),
     )
@@ -59,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Demo, "demo", arguments)
     screen = console()
     table = Table("model", "", box=None, header_style="bold")
-    for name in ("vectors per row", "longest length", "seconds"):
+    for name in ("longest length", "bits at the next", "seconds", "vectors per row", f"MB at {LONG:,} steps"):
         table.add_column(name, justify="right")
     for model, words in MODELS.items():
         screen.print(f"[bold]{model}[/bold]: {words}")
@@ -68,13 +70,23 @@ def main(arguments: Sequence[str]) -> int:
             return 130
         longest = result["longest_solved_length"]
         shown = f"{'at least ' if result['at_least'] else ''}{longest}" if longest else "none"
+        last = next(r for r in reversed(list(read_journal(options.folder / model))) if r["kind"] == "update")
         vectors = WINDOW if model == "hrnn" else paper_count(PERIODS, WINDOW)
-        table.add_row(model, words, str(vectors), shown, f"{result['seconds']:.0f}")
+        bits, seconds = f"{last['recalled_bits_per_character']:.2f}", f"{result['seconds']:.0f}"
+        table.add_row(model, words, shown, bits, seconds, str(vectors), f"{measured(model) / 1e6:.0f}")
     screen.print(table)
     picture = options.folder / "curves.png"
     draw(load([options.folder / model for model in MODELS]), picture)
     screen.print(f"Curves: {picture}. Runs: {options.folder}; hrnn runs {options.folder} lists them.")
     return 0
+
+
+def measured(model: str) -> int:
+    """Peak bytes of a longer window, where they can be told from the process's own."""
+    restricted = model in ("ours", "gr-hrnn")
+    window = paper_count(PERIODS, LONG) if model == "mr-hrnn" else LONG
+    method = "restricted" if restricted else "full"
+    return measure(children=1, method=method, hidden_sizes=SIZES, periods=PERIODS, window=window, batch=BATCH)
 
 
 def run(folder: Path, config: Config[Copy]) -> dict[str, Any] | None:
