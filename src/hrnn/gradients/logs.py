@@ -193,8 +193,12 @@ class BuiltinLog(Log):
             cell.coefficients(views)
             cell.sweep(views, weights.back_hidden, tuple(carry[1:]), keep)
             carry[0] = cell.carry_hidden(views, weights.back_hidden).mul_(keep[0])
-            flat = out.flatten(0, 1)
-            cell.add_gradients(self.buffers, flat, self.inputs[at], before[0].flatten(0, 1))
+            flat, hidden = out.flatten(0, 1), before[0].flatten(0, 1)
+            ticked = None if straight else (records >= 0).nonzero()[:, 0]
+            if ticked is not None and len(ticked) < 0.8 * len(records):  # else gathering costs more than it saves
+                cell.add_gradients(self.buffers, flat[ticked], self.inputs[records[ticked]], hidden[ticked])
+            else:
+                cell.add_gradients(self.buffers, flat, self.inputs[at], hidden)
             if d_inputs is not None:
                 d_inputs.index_add_(0, records.clamp(min=0), torch.mm(flat[:, cell.input_columns], weights.back_input))
             if above is not None:
