@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # One thread a process: tests run side by side, and two OpenMP threads on a busy machine can be far slower than one.
 export OMP_NUM_THREADS = 1
 
-.PHONY: test demo bench memory growth million planner clean
+.PHONY: test demo bench memory growth million planner trainer clean
 
 CONFIG ?=
 RESULTS := benchmarks/results
@@ -38,6 +38,10 @@ memory: $(INSTALLED)
 # Predicted bytes against measured ones
 planner: $(INSTALLED)
 	$(BIN)/python -m benchmarks.planner --json $(RESULTS)/planner.json
+
+# What the trainer costs beside the bare engine
+trainer: $(INSTALLED)
+	$(BIN)/python -m benchmarks.trainer --json $(RESULTS)/trainer.json
 
 # Time and memory against window and depth
 growth: $(INSTALLED)

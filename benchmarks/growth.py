@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import torch
 
 from benchmarks.run import environment
-from hrnn.memory import exact_count, measure, one_window, paper_count, predict
+from hrnn.memory import exact_count, one_window, paper_count, peak_since, predict, start_of_peak
 
 SIZE, PERIOD, BATCH, LIMIT = 64, 10, 8, 4e9
 WINDOWS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -25,27 +27,33 @@ TICK = 9  # vectors of a level's size that a tick of an LSTM keeps: four gates, 
 
 
 def row(method: str, levels: int, window: int) -> dict:
-    """One measurement."""
+    """One measurement, time and memory of the same window, in a process of its own."""
     sizes, periods = [SIZE] * levels, [PERIOD] * (levels - 1)
     arguments = {"method": method, "hidden_sizes": sizes, "periods": periods, "window": window, "batch": BATCH}
-    _, run = one_window(**arguments)
-    started = time.process_time()
-    run()
-    seconds = time.process_time() - started
+    command = [sys.executable, "-m", "benchmarks.growth", "--one", json.dumps(arguments)]
+    seconds, size = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     found = {
         **arguments,
         "seconds_per_step": seconds / window,
-        "bytes": measure(children=1, **arguments),
+        "bytes": size,
         "paper_count": paper_count(periods, window) if method == "restricted" else window,
         "exact_count": exact_count(sizes, periods, window) if method == "restricted" else window * levels,
         "predicted_bytes": predict(sizes, periods, window, BATCH) if method == "restricted" else None,
         **environment(1),
     }
-    print(
-        json.dumps({k: found[k] for k in ("method", "window", "bytes", "seconds_per_step", "paper_count", "exact_count")}),
-        flush=True,
-    )
+    shown = ("method", "window", "bytes", "seconds_per_step", "paper_count", "exact_count")
+    print(json.dumps({key: found[key] for key in shown}), flush=True)
     return found
+
+
+def one(arguments: dict) -> None:
+    """The child of `row`: prints seconds and bytes."""
+    warm_up, run = one_window(**arguments)
+    warm_up()
+    before = start_of_peak()
+    started = time.process_time()
+    run()
+    print(json.dumps([time.process_time() - started, peak_since(before)]))
 
 
 def rows() -> list[dict]:
@@ -105,8 +113,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json")
     parser.add_argument("--plot")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    if options.one:
+        one(json.loads(options.one))
+        return
     found = rows()
     if options.json:
         Path(options.json).write_text(json.dumps(found, indent=1) + "\n")

@@ -10,7 +10,6 @@ would need is extrapolated from measured windows.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from torch.nn import functional as F
 
 import hrnn
 from benchmarks.run import environment
-from hrnn.memory import _status, exact_count, measure, paper_count, predict
+from hrnn.memory import exact_count, measure, paper_count, peak_since, predict, start_of_peak
 
 SIZES, PERIODS, BATCH, CHUNK = [128] * 4, [10] * 3, 8, 1000
 SHORT, SHORTS = 10_000, 8  # the million is one long average, so the short windows are averaged too
@@ -65,14 +64,12 @@ def main() -> None:
     torch.set_num_threads(1)
     window(1000)
     before = mean(window(SHORT)[0] for _ in range(SHORTS))
-    ctypes.CDLL(None).malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")
-    resident, wall = _status("VmRSS"), time.perf_counter()
+    resident, wall = start_of_peak(), time.perf_counter()
     with Progress(
         *Progress.get_default_columns()[:1], BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     ) as bar:
         per_step, loss = window(options.steps, bar)
-    peak, wall = _status("VmHWM") - resident, time.perf_counter() - wall
+    peak, wall = peak_since(resident), time.perf_counter() - wall
     after = mean(window(SHORT)[0] for _ in range(SHORTS))
     short = (before + after) / 2
     points = {

@@ -5,6 +5,7 @@ A count is in vectors per batch row. Bytes are those of the whole process above 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import os
@@ -177,7 +178,6 @@ def one_window(
 
 def _child() -> None:
     """The child process of `measure`: prints bytes."""
-    import ctypes
     import importlib
 
     import torch
@@ -195,12 +195,22 @@ def _child() -> None:
         run()
         print(accelerator.max_memory_allocated() - before)
         return
+    before = start_of_peak()
+    run()
+    print(peak_since(before))
+
+
+def start_of_peak() -> int:
+    """Give back what is free, let the process's peak start anew, and return its resident bytes (Linux only)."""
     ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # the peak starts anew
-    before = _status("VmRSS")
-    run()
-    print(_status("VmHWM") - before)
+        file.write("5")
+    return _status("VmRSS")
+
+
+def peak_since(before: int) -> int:
+    """How far the process's resident memory went above `before`, what `start_of_peak` returned."""
+    return _status("VmHWM") - before
 
 
 def _status(name: str) -> int:
