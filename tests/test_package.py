@@ -40,7 +40,19 @@ INSIDE = {
         *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
     ],
     "report": ["summary", "curves", "__init__"],
-    "gradients": ["window", "objective", "updates", "logs", "dense", "rounds", "full", "restricted", "__init__"],
+    "gradients": [
+        "window",
+        "objective",
+        "updates",
+        "logs",
+        "user_log",
+        "records",
+        "dense",
+        "rounds",
+        "full",
+        "restricted",
+        "__init__",
+    ],
 }
 
 

@@ -1,17 +1,15 @@
 """Ticks of rows that each go their own way: a record for every tick of every row, in the order of time.
 
 A log runs ticks forward into records and later differentiates some of them: `BuiltinLog` by hand, on records gathered so that
-the rows' ticks stand in line, `UserLog` by autograd, tick by tick. Both have the same verbs.
+the rows' ticks stand in line; `UserLog`, in a file of its own, by autograd, tick by tick. Both have the same verbs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from hrnn.cells import BuiltinCell, CellState, UserCell
 from hrnn.cells.block import BACKWARD_TICKS
@@ -221,134 +219,3 @@ def _pick(order: Tensor, ticks: Tensor) -> Tensor:
     """order[ticks[t, row], row], -1 where that is outside."""
     inside = (ticks >= 0) & (ticks < order.shape[0])
     return order.gather(0, ticks.clamp(0, order.shape[0] - 1)).masked_fill(~inside, -1)
-
-
-@dataclass
-class _Tick:
-    records: Tensor  # (n,), -1 for those that are done
-    rows: Tensor  # (n,)
-    state: CellState  # leaves
-    inputs: Tensor
-    context: Tensor | None
-    context_at: Tensor | None  # which of the n ticks the context was for, None: all
-    after: CellState
-    values: dict[str, Tensor]  # the parameters that it ran with
-
-
-class UserLog(Log):
-    """The ticks of a user's cell: each has a graph of its own."""
-
-    def __init__(self, cell: UserCell, state: CellState, wants_inputs: bool, moves: bool):
-        super().__init__(cell, state)
-        self.cell, self.wants_inputs, self.moves = cell, wants_inputs, moves
-        self.parameters = {name: p for name, p in cell.named_parameters() if p.requires_grad}
-        self.values = self._copied()
-        self.sums: dict[Tensor, Tensor] = {}
-        self.ticks: list[_Tick] = []
-
-    def _copied(self) -> dict[str, Tensor]:
-        """The parameters as ticks use them: copies if they may move while a graph still needs what they were."""
-        if not self.moves:
-            return dict(self.parameters)
-        return {name: p.detach().clone().requires_grad_() for name, p in self.parameters.items()}
-
-    def enter(self, inputs: Tensor) -> None:
-        """As in `BuiltinLog`."""
-        self.inputs[self.count : self.count + inputs.shape[0]] = inputs
-
-    def tick(
-        self,
-        rows: Tensor | None,
-        inputs: Tensor | None,
-        keep: Tensor | None,
-        where: Tensor | None,
-        context: Tensor | None,
-    ) -> Tensor:
-        """As in `BuiltinLog`."""
-        batch = self.state[0].shape[0]
-        which = torch.arange(batch, device=self.hidden.device) if rows is None else rows
-        at = slice(self.count, self.count + len(which))
-        if inputs is not None:
-            self.inputs[at] = inputs
-        with torch.enable_grad():
-            leaves = tuple(part[which].detach().requires_grad_(part.is_floating_point()) for part in self.state)
-            given = self.inputs[at].clone()
-            if self.wants_inputs:
-                given.requires_grad_()
-            sent = None if context is None else context.clone().requires_grad_()  # the log is written on
-            arguments = (given, leaves, None if keep is None else keep == 0, where, sent)
-            after = functional_call(self.cell, self.values, arguments) if self.moves else self.cell.tick(*arguments)
-        for part, new in zip(self.state, after, strict=True):
-            part[which] = new.detach()
-        self.hidden[at] = after[0].detach()
-        self.d_hidden[at] = 0
-        records = torch.arange(at.start, at.stop, device=self.hidden.device)
-        self.ticks.append(_Tick(records, which, leaves, given, sent, where, after, self.values))
-        self.count = at.stop
-        return self.hidden[at]
-
-    def sweep(
-        self,
-        order: Tensor,
-        first: Tensor,
-        parent: Tensor,
-        above: Log | None,
-        d_inputs: Tensor | None,
-        older: Tensor | None,
-    ) -> None:
-        """As in `BuiltinLog`, but in the order of time, last tick first. A tick's graph has the weights that it ran with."""
-        now = torch.zeros(self.count, dtype=torch.bool, device=self.hidden.device)
-        now[order[order >= 0]] = True
-        carry = tuple(torch.zeros_like(part) for part in self.state)
-        for tick in reversed(self.ticks):
-            active = (tick.records >= 0) & now[tick.records.clamp(min=0)]
-            if not bool(active.any()):
-                continue
-            upstream = [part[tick.rows] for part in carry]
-            upstream[0] = upstream[0] + self.d_hidden[tick.records.clamp(min=0)]
-            upstream = [g.masked_fill(~active.view(-1, *[1] * (g.dim() - 1)), 0.0) for g in upstream]
-            outputs = [(out, g) for out, g in zip(tick.after, upstream, strict=True) if out.requires_grad]
-            wanted = [*(leaf for leaf in tick.state if leaf.requires_grad), *tick.values.values()]
-            wanted += [tick.inputs] if self.wants_inputs else []
-            wanted += [] if tick.context is None else [tick.context]
-            left = bool(((tick.records >= 0) & ~active).any())
-            gradients = torch.autograd.grad(
-                [out for out, _ in outputs], wanted, [g for _, g in outputs], retain_graph=left, allow_unused=True
-            )
-            results = iter(gradients)
-            for part, leaf in zip(carry, tick.state, strict=True):
-                gradient = next(results) if leaf.requires_grad else None
-                rows = tick.rows[active]
-                part[rows] = 0 if gradient is None else gradient[active]
-            for parameter in self.parameters.values():
-                gradient = next(results)
-                if gradient is None:
-                    continue
-                if parameter in self.sums:
-                    self.sums[parameter].add_(gradient)
-                else:  # autograd may hand out one tensor for several parameters
-                    self.sums[parameter] = gradient.clone()
-            d_given = next(results) if self.wants_inputs else None
-            if d_given is not None and d_inputs is not None:
-                d_inputs.index_add_(0, tick.records[active], d_given[active])
-            d_context = next(results) if tick.context is not None else None
-            if d_context is not None and above is not None:
-                at = torch.arange(len(tick.rows), device=active.device) if tick.context_at is None else tick.context_at
-                at_now = active[at]
-                above.d_hidden.index_add_(0, parent[tick.records[at[at_now]]], d_context[at_now])
-
-    def keep(self, records: Tensor) -> None:
-        renumbered = torch.full((self.count + 1,), -1, device=records.device)
-        renumbered[records] = torch.arange(len(records), device=records.device)
-        super().keep(records)
-        for tick in self.ticks:
-            tick.records = renumbered[tick.records]  # -1 picks the last, which is -1
-        self.ticks = [tick for tick in self.ticks if bool((tick.records >= 0).any())]
-
-    def gradients(self) -> dict[Tensor, Tensor]:
-        return dict(self.sums)
-
-    def moved(self) -> None:
-        """As in `BuiltinLog`."""
-        self.values, self.sums = self._copied(), {}
-        self.version += 1
