@@ -13,6 +13,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -56,15 +57,17 @@ def one(arguments: dict) -> None:
     print(json.dumps([time.process_time() - started, peak_since(before)]))
 
 
-def rows() -> list[dict]:
-    found, biggest = [], 0.0
+def rows() -> Iterator[dict]:
+    """The shortest windows first."""
+    biggest = 0.0
     for window in WINDOWS:
-        found.append(row("restricted", 4, window))
+        if window == DEPTH_WINDOW:
+            yield from (row("restricted", levels, DEPTH_WINDOW) for levels in DEPTHS if levels != 4)
+        yield row("restricted", 4, window)
         if biggest * 4 < LIMIT:
-            found.append(row("full", 4, window))
-            biggest = found[-1]["bytes"]
-    found += [row("restricted", levels, DEPTH_WINDOW) for levels in DEPTHS if levels != 4]
-    return found
+            full = row("full", 4, window)
+            biggest = full["bytes"]
+            yield full
 
 
 def plot(found: list[dict], path: str) -> None:
@@ -119,9 +122,11 @@ def main() -> None:
     if options.one:
         one(json.loads(options.one))
         return
-    found = rows()
-    if options.json:
-        Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
+    found: list[dict] = []
+    for measured in rows():
+        found.append(measured)
+        if options.json:
+            Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
     if options.plot:
         plot(found, options.plot)
 

@@ -66,13 +66,13 @@ def measured(name: str, threads: int, repeats: int, children: int) -> list[dict]
         peak = None
         if children and method != "floor":
             peak = measure("benchmarks.configurations:for_memory", name=name, method=method, children=children)
-        row = {"configuration": name, "method": method, "seconds": round(seconds[method], 4), "peak_bytes": peak}
+        row: dict = {"configuration": name, "method": method, "seconds": round(seconds[method], 4), "peak_bytes": peak}
         for other in ("floor", "nn.LSTM", "naive", "checkpoint", "full"):
             if other in seconds:
                 row[f"of_{other}"] = round(seconds[method] / seconds[other], 3)
         if CONFIGURATIONS[name].text:
             row["text"] = text_source()[0]
-        rows.append(row | environment(threads))
+        rows.append(row | {"repeats": repeats, "children": children} | environment(threads))
     return rows
 
 

@@ -40,7 +40,7 @@ class Demo:
 
     folder: Path = Path("runs/demo")
     """Where the runs and the picture go; what is there already is continued, not repeated."""
-    updates: int = 1500
+    updates: int = 2000
     """Updates of each model."""
     seed: int = 0
     """Of weights and data."""
