@@ -105,8 +105,9 @@ def plot(found: list[dict], path: str) -> None:
     middle.set(xlabel="window (steps)", ylabel="process time per step (µs)", title="Time, 4 levels", ylim=(0, None))
     right.set(xlabel="levels", ylabel="peak memory above baseline (MB)", title=f"Memory against depth, {DEPTH_WINDOW:,} steps")
     right.set_xticks(levels)
+    left.set_ylim(top=1e6)  # room for the legend
     for axes in (left, middle, right):
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=8, loc="lower left" if axes is middle else "upper left" if axes is left else "upper right")
         axes.grid(alpha=0.3)
     figure.suptitle(f"LSTM levels of {SIZE}, period {PERIOD}, batch {BATCH}, one thread")
     figure.savefig(path, dpi=150)

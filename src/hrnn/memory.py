@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 _CELLS = {"lstm": (4, 2, 1, 4, 4), "gru": (4, 1, 0, 3, 3), "rnn": (1, 1, 0, 1, 1)}  # gates, state, scratch, entering, hidden
-_BLOCK = 32  # hrnn.cells.block.BACKWARD_TICKS, without importing torch; a test compares them
+_BLOCK = 16  # hrnn.cells.block.BACKWARD_TICKS, without importing torch; a test compares them
 _FLOAT, _TOKEN = 4, 8
 
 

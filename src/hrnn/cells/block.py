@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from hrnn.cells.builtin import BuiltinCell, Weights
 from hrnn.cells.contract import CellState
 
-BACKWARD_TICKS = 32  # how many ticks are differentiated at once: bounds the temporaries, whatever the block's length
+BACKWARD_TICKS = 16  # how many ticks are differentiated at once: bounds the temporaries, whatever the block's length
 
 
 class Block:
