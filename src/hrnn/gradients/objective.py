@@ -52,12 +52,10 @@ class Objective:
     def __init__(self, window: Window, loss: Loss):
         self.window, self.loss = window, loss
         self.gathered = Gathered()
-        below = len(window.betas)
         self.total = torch.zeros((), dtype=window.model.dtype, device=window.model.device)
         self.local = [self.total if beta else self.total + float("nan") for beta in window.betas]
         self.metrics: dict[str, Tensor] = {}
         self.targets = 0
-        self.below = below
 
     def task(self, output: Tensor, y: Tensor | None, mask: Tensor | None) -> Tensor | None:
         """The weighted sum of the loss over the targets among output (steps, rows, hidden), with its graph; None if there
