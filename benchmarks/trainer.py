@@ -61,8 +61,8 @@ def bare(run: Run, number: int) -> None:
             generator=run.indices,
         )
         run.state = result.state
-    run.optimizer.step()
-    run.optimizer.zero_grad()
+    run.optimizers[0].step()
+    run.optimizers[0].zero_grad()
 
 
 def trained(run: Run, progress: Lines) -> None:

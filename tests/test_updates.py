@@ -52,14 +52,15 @@ HIERARCHIES = {
 
 @pytest.mark.parametrize("name", HIERARCHIES)
 @pytest.mark.parametrize("every", [None, 10**9])
-def test_moving_once_a_window_is_being_locked_to_the_last_bit(name, every):
+@pytest.mark.parametrize("fused", [False, True])
+def test_moving_once_a_window_is_being_locked_to_the_last_bit(name, every, fused):
     sizes, periods, cell = HIERARCHIES[name]
     weights = []
     for unlocked in (False, True):
         model, head, x, y, boundaries = problem(sizes, periods, cell, inputs=hrnn.Tokens(3))
         parameters = [*model.parameters(), *head.parameters()]
-        optimizer = torch.optim.Adam(parameters, lr=0.01)
-        updates = hrnn.Updates(model, lambda p: torch.optim.Adam(p, lr=0.01), heads=head.parameters(), every=every)
+        optimizer = torch.optim.Adam(parameters, lr=0.01, fused=fused)
+        updates = hrnn.Updates(model, lambda p: torch.optim.Adam(p, lr=0.01, fused=fused), heads=head.parameters(), every=every)
         state, betas = None, [0.5] * len(periods)
         for window in range(2):
             generator = torch.Generator().manual_seed(window)
@@ -312,6 +313,24 @@ def test_updates_within_a_streamed_window():
         torch.testing.assert_close(whole, parts, rtol=0, atol=1e-12)
 
 
+def test_a_level_waits_for_a_segment_that_began_before_its_last_move():
+    results = []
+    for rounds, cuts in ((4, [STEPS]), (STEPS, [4, STEPS])):  # rounds of 4 that wait; one of 4 and one of all the rest
+        model, head, x, y, boundaries = problem([3, 4], [hrnn.Given(3)])
+        boundaries[1:] = False
+        boundaries[:, 0] = torch.arange(STEPS)[:, None] % 2 == 0  # one row completes segments, so that the level moves
+        updates = hrnn.Updates(model, sgd, every=[1, None])  # the head is not moved: it need not wait
+        chunks = [hrnn.Chunk(x[a:b], y[a:b], boundaries=boundaries[a:b]) for a, b in zip([0, *cuts[:-1]], cuts, strict=True)]
+        share = 1 / (STEPS * BATCH)
+        hrnn.Restricted(round_steps=rounds).backward(
+            model, chunks, loss=make_loss(head), updates=updates, weight=share, local_weight=share
+        )
+        assert updates.moves == [2, 1]
+        results.append([p.detach().clone() for p in model.parameters()])
+    for waited, together in zip(*results, strict=True):
+        torch.testing.assert_close(waited, together, rtol=0, atol=1e-12)
+
+
 def test_bad_input():
     model, head, x, y, boundaries = problem([3, 4], [hrnn.Given(3)])
     updates = hrnn.Updates(model, sgd, heads=head.parameters())
@@ -326,7 +345,3 @@ def test_bad_input():
     chunk = hrnn.Chunk(x, y, boundaries=boundaries)
     with pytest.raises(ValueError, match="local_weight is needed"):
         hrnn.Restricted().backward(model, [chunk], loss=make_loss(head), updates=updates, weight=1.0)
-    boundaries[1:] = False
-    boundaries[:, 0] = torch.arange(STEPS)[:, None] % 2 == 0  # one row completes segments, so that the level moves
-    with pytest.raises(ValueError, match=r"segment of level 0 is still unfinished.*round_steps.*it is 4"):
-        hrnn.Restricted(round_steps=4).backward(model, x, y, loss=make_loss(head), boundaries=boundaries, updates=updates)

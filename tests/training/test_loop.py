@@ -107,7 +107,7 @@ def test_gradients_of_a_batchs_windows_are_summed_before_the_update(tmp_path):
         )
         state, total = result.state, total + float(result.loss)
     assert total == pytest.approx(tally.sums["loss"] / 60)
-    other.optimizer.step()
+    other.optimizers[0].step()
     expected = network.state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in run.network.state_dict().items())
 
@@ -124,6 +124,25 @@ def test_an_update_per_window_moves_more_often(tmp_path):
         assert start(config, tmp_path / update).result["updates"] == count
     first, second = weights(tmp_path / "batch"), weights(tmp_path / "window")
     assert any(not torch.equal(first[name], second[name]) for name in first)
+
+
+def test_levels_move_within_the_window(tmp_path):
+    found = {}
+    for name, update, every in (("locked", "window", None), ("never", "segment", (0,)), ("each", "segment", (1,))):
+        config = Config(
+            Copy(length=6, test_sequences=10),
+            replace(SMALL, window=8),
+            Learning(batch=5, update=update, update_every=every),
+            Budget(sequences=20),
+            QUIET,
+        )
+        assert start(config, tmp_path / name).result["updates"] == 8
+        found[name] = weights(tmp_path / name)
+        moves = of_kind(tmp_path / name, "update")[-1].get("moves")
+        # Four batches of 12 steps: windows of 8 and 4, in segments of 4.
+        assert moves == {"locked": None, "never": [8, 8], "each": [12, 8]}[name]
+    assert all(torch.equal(value, found["locked"][name]) for name, value in found["never"].items())
+    assert any(not torch.equal(value, found["locked"][name]) for name, value in found["each"].items())
 
 
 @pytest.mark.parametrize(

@@ -54,15 +54,17 @@ def finished(arguments, folder):
 def tasks(tmp_path):
     text = write_text(tmp_path / "text.txt", copies=80)
     mnist = write_mnist(tmp_path / "mnist")
-    commands = [
-        "copy --start 1 --step 3 --patience 25 --test-sequences 20 --periods 3 --window 5 --updates 120 --betas 1"
+    commands = {
+        "copy": "copy --start 1 --step 3 --patience 25 --test-sequences 20 --periods 3 --window 5 --updates 120 --betas 1"
         " --learning-rate 0.03",
-        f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 40 --validate-every 15 --schedule cosine",
-        f"text --data {text} --window 15 --updates 50 --validate-every 20 --update window",
-        "needle --steps 30 --periods 5 --window 12 --updates 50 --test-sequences 20 --validate-every 20"
+        "pixels": f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 40 --validate-every 15"
+        " --schedule cosine",
+        "text": f"text --data {text} --window 15 --updates 50 --validate-every 20 --update window",
+        "unlocked": f"text --data {text} --window 15 --updates 30 --update segment --round-steps 6 --update-every 1 2 --clip 1",
+        "needle": "needle --steps 30 --periods 5 --window 12 --updates 50 --test-sequences 20 --validate-every 20"
         " --optimizer rmsprop --model hrnn",
-    ]
-    return {command.split()[0]: command.split() for command in commands}
+    }
+    return {name: command.split() for name, command in commands.items()}
 
 
 def journal(folder):
@@ -87,7 +89,7 @@ def last_checkpoint(folder):
     return read(max((folder / "checkpoints").glob("*.safetensors")))
 
 
-@pytest.mark.parametrize("name", ["copy", "pixels", "text", "needle"])
+@pytest.mark.parametrize("name", ["copy", "pixels", "text", "needle", "unlocked"])
 def test_killed_and_resumed_runs_end_bit_identical(tmp_path, name):
     options = [*tasks(tmp_path)[name], *SMALL]
     straight, killed = tmp_path / "straight", tmp_path / "killed"

@@ -34,12 +34,12 @@ class Log:
         self.d_hidden = state[0].new_empty(0, cell.hidden_size)
         self.names = ["inputs", "hidden", "d_hidden"]
 
-    def reserve(self, count: int, exact: bool) -> None:
-        """Make room for `count` more records; without `exact`, for some beyond, so that it need not be done often."""
+    def reserve(self, count: int) -> None:
+        """Make room for `count` more records; if there are records already, for some beyond, so that it is not done often."""
         needed = self.count + count
         if needed <= self.hidden.shape[0]:
             return
-        size = needed if exact else max(needed, self.hidden.shape[0] * 3 // 2)
+        size = max(needed, self.hidden.shape[0] * 3 // 2)
         for name in self.names:
             old = getattr(self, name)
             new = old.new_empty(size, *old.shape[1:])

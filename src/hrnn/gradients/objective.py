@@ -25,7 +25,8 @@ class Gathered:
         if leaf in self.sums:
             self.sums[leaf].add_(gradient)
         else:
-            self.sums[leaf] = gradient.contiguous() if owned else gradient.clone(memory_format=torch.contiguous_format)
+            mine = laid_out_as(leaf, gradient)
+            self.sums[leaf] = mine.clone() if mine is gradient and not owned else mine
 
     def only(self, leaves: Iterable[Tensor]) -> dict[Tensor, Tensor]:
         """Those of some leaves."""
@@ -44,6 +45,11 @@ class Gathered:
                 leaf.grad = gradient
             else:
                 leaf.grad.add_(gradient)
+
+
+def laid_out_as(leaf: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient with the strides of its leaf: fused optimizers go through both in the order of memory."""
+    return gradient if gradient.stride() == leaf.stride() else torch.empty_like(leaf).copy_(gradient)
 
 
 class Objective:

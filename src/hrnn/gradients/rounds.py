@@ -21,7 +21,7 @@ from hrnn.gradients.records import Records
 from hrnn.gradients.updates import Mover
 from hrnn.gradients.user_log import UserLog
 from hrnn.gradients.window import Chunk, Differentiated, Window
-from hrnn.segments import LevelSteps, Schedule, following, known_in_advance, reach_of, schedule
+from hrnn.segments import Clock, LevelSteps, Schedule, following, known_in_advance, reach_of, schedule
 from hrnn.state import State
 
 
@@ -62,6 +62,7 @@ class Rounds:
     def run(self) -> State:
         """Everything: forward, backward, and the state after the window. Gradients are in the objective's `gathered`."""
         for chunk in self.window:
+            self.logs[-1].reserve(self._top_ticks(chunk))
             for part, last in self._parts(chunk):
                 if self.plan is not None:  # not right after the round: the last one is swept once, with all the rest
                     self._sweep(final=False)
@@ -108,23 +109,34 @@ class Rounds:
             yield part, following(chunk.boundaries, chunk.lengths, steps) if stop == steps else None
             start, stop = stop, min(steps, stop + size)
 
-    def _round(self, part: Chunk, behind: Tensor | None) -> None:
-        """Run steps forward and compute the losses that are known by then."""
-        steps, batch = part.x.shape[:2]
-        plan = self.plan = schedule(
+    def _schedule(self, part: Chunk, behind: Tensor | None, clock: Clock, start: int) -> Schedule:
+        return schedule(
             self.periods,
-            self.clock,
-            steps,
+            clock,
+            part.x.shape[0],
             boundaries=part.boundaries,
             following=behind,
             lengths=part.lengths,
             reset=part.reset,
-            start=self.steps,
+            start=start,
         )
+
+    def _top_ticks(self, chunk: Chunk) -> int:
+        """How often the top level will tick: its records stay, and growing them round by round would hold them twice."""
+        clock, start, ticks = self.clock, self.steps, 0
+        for part, behind in self._parts(chunk):
+            plan = self._schedule(part, behind, clock, start)
+            clock, start, ticks = plan.clock, start + part.x.shape[0], ticks + len(plan.levels[-1].rows)
+        return ticks
+
+    def _round(self, part: Chunk, behind: Tensor | None) -> None:
+        """Run steps forward and compute the losses that are known by then."""
+        steps, batch = part.x.shape[:2]
+        plan = self.plan = self._schedule(part, behind, self.clock, self.steps)
         self.clock = plan.clock
         added = self._append(plan)
         for log, level in zip(self.logs, plan.levels, strict=True):
-            log.reserve(len(level.rows), exact=not self.window.streamed)
+            log.reserve(len(level.rows))
         lowest = plan.levels[0]
         self.logs[0].enter(part.x.flatten(0, 1) if lowest.all_rows else part.x[lowest.steps, lowest.rows])
         self._forward(plan, steps, batch)
@@ -281,15 +293,12 @@ class Rounds:
         return torch.bincount(records.row[old], minlength=len(self.row)) if bool(old.any()) else None
 
     def _move(self, level: int, final: bool) -> None:
-        """Let a level's parameters move. Records that stay keep the weights they ran with, one older copy of them."""
+        """Let a level's parameters move. Records that stay keep the weights they ran with, one older copy of them: if a segment
+        that began before the last move is still unfinished, the level waits for the next round."""
         log, updates = self.logs[level], self.mover.updates
         assert updates is not None
         if not final and bool((self.records[level].version < log.version).any()):
-            raise ValueError(
-                f"a segment of level {level} is still unfinished when the level moves for the second time in its course; give "
-                f"Restricted(round_steps=...) at least the longest segment (it is {self.round_steps}), or move it less often "
-                f"with Updates(every=...)"
-            )
+            return
         own = set(log.cell.parameters())
         others = [p for p in updates.parameters[level] if p not in own]
         gathered = self.objective.gathered

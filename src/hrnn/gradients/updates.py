@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hrnn.gradients.objective import laid_out_as
 from hrnn.hierarchy import HRNN
 
 Factory = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
@@ -69,6 +70,7 @@ class Updates:
             if gradient is not None and parameter.requires_grad:
                 if scale is not None:
                     gradient = gradient * scale
+                gradient = laid_out_as(parameter, gradient)
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
         clip = self.clip[level]
         if clip is not None:

@@ -40,6 +40,9 @@ class Model:
     """Layers of each decoder."""
     decoder_units: int = 256
     """Units of a decoder's hidden layers."""
+    round_steps: int | None = None
+    """Where the data say when levels tick: steps run forward before what is complete is differentiated; by default four times
+    what the lowest decoder reaches. It bounds the memory, and how often levels can move with --update segment."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,12 @@ class Learning:
 
     batch: int = 100
     """Rows of a batch."""
-    update: Literal["batch", "window"] = "batch"
-    """One update for all windows of a batch (the paper), or one for each."""
+    update: Literal["batch", "window", "segment"] = "batch"
+    """One update for all windows of a batch (the paper), or one for each window; segment: every level moves as soon as its own
+    segments have been differentiated (ours and gr-hrnn), and an update is a window."""
+    update_every: tuple[int, ...] | None = None
+    """With --update segment: after how many of its segments each level moves, the lowest first, or one for all; 0: once a
+    window. Where the data say when levels tick it counts rounds. 1 by default."""
     optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adamax"] = "adam"
     """One of torch.optim."""
     learning_rate: float = 1e-3
@@ -167,11 +174,12 @@ def settled(config: Config[TaskT]) -> Config[TaskT]:
     if model.model == "mr-hrnn" and (config.reaches or not periods):
         raise UserError("--model mr-hrnn takes its window from fixed periods; use --model hrnn with a --window")
     model = replace(model, hidden_sizes=levels, periods=periods, betas=betas, window=window)
+    learning = replace(config.learning, update_every=_update_every(config, len(levels)))
     if budget.updates is None and budget.sequences is None and budget.epochs is None:
         budget = replace(budget, **{k: suggested[k] for k in ("updates", "sequences", "epochs") if k in suggested})
     if budget.validate_every is None and "validate_every" in suggested:
         budget = replace(budget, validate_every=suggested["validate_every"])
-    config = replace(config, model=model, budget=budget)
+    config = replace(config, model=model, learning=learning, budget=budget)
     _check_numbers(config)
     return config
 
@@ -188,6 +196,24 @@ def _betas(model: Model, below_top: int) -> tuple[float, ...]:
     return betas
 
 
+def _update_every(config: Config[Any], levels: int) -> tuple[int, ...] | None:
+    every, model = config.learning.update_every, config.model.model
+    if config.learning.update != "segment":
+        if every is not None:
+            raise UserError(f"--update-every {every} is for --update segment; give that, or drop it")
+        return None
+    if model not in ("ours", "gr-hrnn"):
+        raise UserError(
+            f"--update segment needs gradients that are complete when a segment ends, which --model {model} has not; "
+            "use --model ours or gr-hrnn, or --update window"
+        )
+    every = (1,) if every is None else every
+    every = every * levels if len(every) == 1 else every
+    if len(every) != levels or any(n < 0 for n in every):
+        raise UserError(f"--update-every is {every}; give one for each of the {levels} levels, none negative")
+    return every
+
+
 def _check_numbers(config: Config[Any]) -> None:
     learning, budget, upkeep = config.learning, config.budget, config.upkeep
     at_least_1 = {
@@ -195,6 +221,7 @@ def _check_numbers(config: Config[Any]) -> None:
         "batch": learning.batch,
         "decoder-layers": config.model.decoder_layers,
         "decoder-units": config.model.decoder_units,
+        "round-steps": config.model.round_steps,
         "updates": budget.updates,
         "sequences": budget.sequences,
         "validate-every": budget.validate_every,
@@ -214,6 +241,8 @@ def _check_numbers(config: Config[Any]) -> None:
     for name, number in above_0.items():
         if number is not None and not number > 0:
             raise UserError(f"--{name} is {number}; give a number above 0")
+    if config.model.round_steps is not None and not config.reaches:
+        raise UserError("--round-steps is for levels that tick where the data say (text with --boundaries); drop it")
     if learning.momentum and learning.optimizer not in ("sgd", "rmsprop"):
         raise UserError(f"--momentum is for sgd and rmsprop; {learning.optimizer} has its own")
     if budget.updates is None and budget.sequences is None and budget.epochs is None:

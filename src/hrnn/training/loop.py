@@ -80,13 +80,15 @@ def train(
 
 
 def learn(run: Run, batch: Batch) -> Tally:
-    """Backward over the windows of a batch, one update for all or for each; returns what was summed on the way."""
+    """Backward over the windows of a batch, one update for all or for each, or many within each; returns what was summed on
+    the way."""
     tally, per_batch = Tally(), run.config.learning.update == "batch"
     state = None if batch.fresh else run.state
     given = task_gives_boundaries(run.network)
     for window in batch.windows:
         counted = batch if per_batch else window
         weight, local_weight = 1 / max(1, counted.targets), 1 / (counted.steps * batch.rows)
+        set_rate(run)
         result = run.gradient.backward(
             run.network.levels,
             window.x,
@@ -99,6 +101,7 @@ def learn(run: Run, batch: Batch) -> Tally:
             weight=weight,
             local_weight=local_weight,
             generator=run.indices,
+            updates=run.updates,
         )
         state = result.state
         tally.add(loss=float(result.loss) / weight, _targets=window.targets, _places=window.steps * batch.rows)
@@ -118,14 +121,23 @@ def move(run: Run, tally: Tally) -> None:
     """One update, unless the loss is no number: then the weights stay as they are."""
     if not math.isfinite(sum(tally.sums.values())):
         raise DivergedError(f"the loss is {tally.sums['loss']} at update {run.position.updates + 1}")
-    learning = run.config.learning
-    if learning.clip is not None:
-        torch.nn.utils.clip_grad_norm_(run.network.parameters(), learning.clip)
-    for group in run.optimizer.param_groups:
-        group["lr"] = learning_rate(learning, run.position.updates, run.done)
-    run.optimizer.step()
-    run.optimizer.zero_grad()
+    if run.updates is not None:  # the levels have moved by themselves
+        run.position.moves = list(run.updates.moves)
+    else:
+        if run.config.learning.clip is not None:
+            torch.nn.utils.clip_grad_norm_(run.network.parameters(), run.config.learning.clip)
+        (optimizer,) = run.optimizers
+        optimizer.step()
+        optimizer.zero_grad()
     run.position.updates += 1
+
+
+def set_rate(run: Run) -> None:
+    """The learning rate of the next update, for every level."""
+    rate = learning_rate(run.config.learning, run.position.updates, run.done)
+    for optimizer in run.optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = rate
 
 
 def follow_up(run: Run, before: int, sums: Tally) -> None:
@@ -159,7 +171,9 @@ def record_updates(run: Run, status: dict[str, Any]) -> None:
     """What was learned since the last such record."""
     run.latest = run.report()
     record = {"kind": "update", "update": run.position.updates, "sequences": run.sequences, **status, **run.latest}
-    rate = run.optimizer.param_groups[0]["lr"]
+    if run.updates is not None:
+        record["moves"] = run.position.moves
+    rate = run.optimizers[0].param_groups[0]["lr"]
     run.journal.record({**record, "learning_rate": rate, "seconds": round(run.seconds(), 3)})
     run.position.since_record = {}
 

@@ -51,7 +51,9 @@ def build(config: Config[Any]) -> Network:
 
 def gradient(config: Config[Any]) -> Full | Restricted:
     """How the model's gradient is computed."""
-    return Restricted() if config.model.model in ("ours", "gr-hrnn") else Full()
+    if config.model.model not in ("ours", "gr-hrnn"):
+        return Full()
+    return Restricted(config.model.round_steps if config.reaches else None)
 
 
 def unrolled(config: Config[Any]) -> int:

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from hrnn.gradients import Updates
 from hrnn.training.config import Learning
+from hrnn.training.network import Network
 
 KINDS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -31,6 +33,18 @@ def make_optimizer(learning: Learning, parameters: Iterable[nn.Parameter]) -> to
     if learning.optimizer in FUSED:
         options["fused"] = True
     return KINDS[learning.optimizer](parameters, **options)
+
+
+def make_updates(learning: Learning, network: Network) -> Updates:
+    """An optimizer for each level, which moves as soon as its segments have been differentiated."""
+    every = [n or None for n in learning.update_every or (1,)]
+    return Updates(
+        network.levels,
+        lambda parameters: make_optimizer(learning, parameters),
+        heads=network.head.parameters(),
+        every=every,
+        clip=learning.clip,
+    )
 
 
 def learning_rate(learning: Learning, update: int, done: float) -> float:

@@ -18,7 +18,7 @@ from hrnn.training.config import Config, reading
 from hrnn.training.evaluation import Tally
 from hrnn.training.folder import CHECKPOINTS
 from hrnn.training.journal import Journal
-from hrnn.training.optimizer import make_optimizer
+from hrnn.training.optimizer import make_optimizer, make_updates
 
 
 @dataclass
@@ -27,6 +27,7 @@ class Position:
 
     batches: int = 0
     updates: int = 0
+    moves: list[int] = field(default_factory=list)  # of each level, where levels move by themselves
     seconds: float = 0.0  # spent learning, over all processes that worked on the run
     best: float | None = None  # the task's metric at the best validation
     best_at: int | None = None  # and its update
@@ -44,7 +45,10 @@ class Run:
         self.reading = reading(config, networks.unrolled(config))
         self.network = networks.build(config)
         self.gradient = networks.gradient(config)
-        self.optimizer = make_optimizer(config.learning, self.network.parameters())
+        self.updates = make_updates(config.learning, self.network) if config.learning.update == "segment" else None
+        self.optimizers = (
+            self.updates.optimizers if self.updates else [make_optimizer(config.learning, self.network.parameters())]
+        )
         self.course = self.task.course(self.reading)
         self.indices = torch.Generator().manual_seed(config.upkeep.seed)  # seeds of the decoders' sampled indices
         self.state: State | None = None
@@ -114,10 +118,12 @@ class Run:
         if not all(bool(torch.isfinite(weights).all()) for weights in self.network.parameters()):
             raise DivergedError(f"weights are no longer finite at update {self.position.updates}")
         self.seconds()
-        optimizer, numbers = flatten_optimizer(self.optimizer)
+        optimizers = [flatten_optimizer(optimizer) for optimizer in self.optimizers]
         tensors: dict[str, Tensor] = {
             **_named("network", self.network.state_dict()),
-            **_named("optimizer", optimizer),
+            **{
+                name: value for i, (state, _) in enumerate(optimizers) for name, value in _named(f"optimizer{i}", state).items()
+            },
             **_named("state", self.state.tensors() if self.state else {}),
             "generator.indices": self.indices.get_state(),
         }
@@ -125,7 +131,7 @@ class Run:
         facts = {
             "position": asdict(self.position),
             "course": self.course.state(),
-            "optimizer": numbers,
+            "optimizers": [numbers for _, numbers in optimizers],
             "journal": self.journal.settle(),
             "pins": sorted(pins),
             "torch": torch.__version__,
@@ -140,6 +146,8 @@ class Run:
         self.state = State.from_tensors(state) if state else None
         self.indices.set_state(checkpoint.tensors["generator.indices"])
         self.position = Position(**checkpoint.facts["position"])
+        if self.updates is not None:
+            self.updates.moves = list(self.position.moves)
         self.course.load_state(checkpoint.facts["course"])
 
     def back_to(self, update: int) -> None:
@@ -154,7 +162,8 @@ class Run:
 
     def _restore_weights(self, checkpoint: Checkpoint) -> None:
         self.network.load_state_dict(checkpoint.section("network"))
-        restore_optimizer(self.optimizer, checkpoint.section("optimizer"), checkpoint.facts["optimizer"])
+        for i, (optimizer, facts) in enumerate(zip(self.optimizers, checkpoint.facts["optimizers"], strict=True)):
+            restore_optimizer(optimizer, checkpoint.section(f"optimizer{i}"), facts)
 
     def report(self) -> dict[str, Any]:
         """The sums since the last record, as a record reports them; local losses are per level."""
