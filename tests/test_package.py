@@ -27,6 +27,7 @@ ORDER = [
     "memory",
     "tasks",
     "training",
+    "experiments",
     "paper",
     "report",
     "commands",
@@ -39,6 +40,7 @@ INSIDE = {
         *("config", "files", "checkpoint", "journal", "folder", "network", "optimizer", "evaluation"),
         *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
     ],
+    "experiments": ["units", "worker", "processes", "follow", "run", "measuring", "__init__"],
     "report": ["summary", "curves", "__init__"],
     "gradients": [
         "window",

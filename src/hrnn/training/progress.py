@@ -40,6 +40,16 @@ class Progress:
         """Show how far the run is."""
 
 
+class Warnings(Progress):
+    """Only what may be wrong with the run, for a process that nobody watches."""
+
+    @contextmanager
+    def following(self, run: Run) -> Iterator[None]:
+        for warning in run.warnings:
+            print(f"warning: {warning}", file=sys.stderr, flush=True)
+        yield
+
+
 class Lines(Progress):
     """One plain line now and then, for logs."""
 

@@ -1,0 +1,1 @@
+"""Many resumable runs: what is missing of them is trained by an engine, processes on this machine by default."""

@@ -1,0 +1,29 @@
+"""Run what is missing of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import hrnn.training.folder as folders
+from hrnn.experiments.follow import Table
+from hrnn.experiments.processes import processes
+from hrnn.experiments.units import Ending, Engine, Follower, Unit, prepare
+from hrnn.training.files import make_folder
+
+
+def run(folder: Path, units: Sequence[Unit], engine: Engine | None = None, follower: Follower | None = None) -> Ending:
+    """Train every unit to its end, in this order: what is half done is continued, what is finished is left alone.
+
+    A folder that holds a run with other options is refused before anything is done. One process at a time may work in
+    `folder`.
+    """
+    make_folder(folder)
+    with folders.locked(folder):
+        missing = prepare(folder, units)
+        if not missing:
+            return Ending()
+        if follower is not None:
+            return (engine or processes())(folder, missing, follower)
+        with Table(folder, units) as table:
+            return (engine or processes())(folder, missing, table)

@@ -1,0 +1,98 @@
+"""Units of work: runs in the folders of an experiment, which of them are missing, and how they ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import hrnn.training.folder as folders
+from hrnn.errors import UserError
+from hrnn.training.config import Config, Upkeep, to_json
+from hrnn.training.loop import check
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A run of an experiment. name: its folder within that of the experiment; config: settled."""
+
+    name: str
+    config: Config[Any]
+
+
+@dataclass
+class Ending:
+    """How the units of a call ended: a sentence for each that failed; interrupted: the rest waits for the next call."""
+
+    failures: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+
+class Follower(Protocol):
+    """What an engine tells while it works, for a table of progress and for whoever wants to know."""
+
+    def changed(self, unit: Unit, state: str) -> None:
+        """A unit is now "running", "stopped" (to be continued), "done", or "failed: why"."""
+
+    def look(self) -> None:
+        """Called several times a second; how far a run is stands in its journal."""
+
+
+Engine = Callable[[Path, Sequence[Unit], Follower], Ending]
+"""Trains prepared units, in this order as far as there is room, each where its folder stands, until all of them have
+ended or the user interrupts. One that fails does not keep the others from going on."""
+
+
+def prepare(folder: Path, units: Sequence[Unit]) -> list[Unit]:
+    """Give every unit its folder with its configuration, and return those that are not finished, in the same order.
+
+    Nothing is written unless every unit fits what is there already.
+    """
+    if len({unit.name for unit in units}) < len(units):
+        raise ValueError("two units have the same name")
+    known: set[str] = set()
+    new = []
+    for unit in units:
+        place = folder / unit.name
+        if (place / folders.CONFIG).exists():
+            if difference := differences(folders.read_config(place), unit.config):
+                raise UserError(f"{place} holds a run with other options ({difference}); give another folder")
+        else:
+            kind = json.dumps(to_json(replace(unit.config, upkeep=Upkeep())))
+            if kind not in known:  # seeds differ in nothing that could be a mistake
+                check(unit.config)
+                known.add(kind)
+            new.append(unit)
+    for unit in new:
+        folders.create(folder / unit.name, unit.config, overwrite=False)
+    return [unit for unit in units if folders.read_result(folder / unit.name) is None]
+
+
+def differences(there: Config[Any], here: Config[Any], ignored: Sequence[str] = ()) -> str:
+    """The first few options in which two configurations differ, in words; empty if none."""
+    return in_words(to_json(there), to_json(here), ignored)
+
+
+def in_words(there: dict[str, Any], here: dict[str, Any], ignored: Sequence[str] = ()) -> str:
+    """The same for configurations as JSON; ignored: options by their path, such as "task.data"."""
+    first, second = dict(_flat(there)), dict(_flat(here))
+    named = [
+        f"{name} is {_short(first.get(name))} there and {_short(second.get(name))} here"
+        for name in sorted(first.keys() | second.keys())
+        if name not in ignored and first.get(name) != second.get(name)
+    ]
+    return "; ".join(named[:3]) + ("; ..." if len(named) > 3 else "")
+
+
+def _flat(entries: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in entries.items():
+        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return found
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
