@@ -64,7 +64,7 @@ class Notes:
 
 
 def journal(folder):
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in read(folder)]
+    return [{key: value for key, value in record.items() if not key.endswith("seconds")} for record in read(folder)]
 
 
 def test_what_is_missing_is_trained_in_order_and_nothing_twice(tmp_path):

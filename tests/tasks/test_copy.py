@@ -136,6 +136,16 @@ def test_one_length_ends_when_it_is_solved():
     assert learner.course.finished == "solved"
 
 
+def test_a_curriculum_ends_with_the_length_it_is_to_reach():
+    learner = Learner(Copy(start=3, step=4, until=8))
+    learner.update(1, 0.1)
+    learner.update(2, 0.1)
+    assert learner.course.finished is None
+    learner.update(3, 0.1)
+    assert learner.course.finished == "solved"
+    assert learner.course.outcome == {"longest_solved_length": 11, "at_least": True}
+
+
 def test_a_resumed_curriculum_is_where_it_was():
     learner = Learner(Copy(start=3, step=4, patience=5))
     learner.update(1, 0.1)

@@ -69,7 +69,7 @@ def tasks(tmp_path):
 
 def journal(folder):
     records = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
-    return [{name: value for name, value in record.items() if name != "seconds"} for record in records]
+    return [{name: value for name, value in record.items() if not name.endswith("seconds")} for record in records]
 
 
 def events(folder):
@@ -80,7 +80,7 @@ def events(folder):
     while place < len(content):
         (length,) = struct.unpack("<Q", content[place : place + 8])
         event = Event.FromString(content[place + 12 : place + 12 + length])
-        found += [(event.step, v.tag, v.simple_value) for v in event.summary.value if not v.tag.endswith("/seconds")]
+        found += [(event.step, v.tag, v.simple_value) for v in event.summary.value if not v.tag.endswith("seconds")]
         place += 16 + length
     return found
 

@@ -36,6 +36,8 @@ class Copy(Task):
     """First length of the curriculum."""
     step: int = 1
     """By how much the length grows once it is solved."""
+    until: int | None = None
+    """The run is over when this length is solved."""
     patience: int | None = None
     """Updates at one length before going back to the last solved one, to grow by 1 from there; none: no limit."""
     solved: float = 0.15
@@ -56,6 +58,11 @@ class Copy(Task):
             raise UserError(
                 f"--length {self.length} trains at one length and --start {self.start} --step {self.step} at growing "
                 "ones; give one or the other"
+            )
+        if self.until is not None and (self.length is not None or self.until < self.start):
+            raise UserError(
+                f"--until {self.until} ends a curriculum that starts at --start {self.start}; give a length from there on, and "
+                "no --length"
             )
         for name in ("length", "start", "step", "patience", "test_sequences"):
             value = getattr(self, name)

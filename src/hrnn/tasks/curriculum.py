@@ -34,7 +34,7 @@ class Curriculum(Course):
 
     def __init__(self, task: Copy, reading: Reading):
         super().__init__(task, reading)
-        self.last = task.length
+        self.last = task.length or task.until
         self.progress = Progress(length=task.length or task.start, step=task.step)
 
     def batch(self, index: int) -> Batch:

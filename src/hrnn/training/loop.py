@@ -174,7 +174,7 @@ def record_updates(run: Run, status: dict[str, Any]) -> None:
     if run.updates is not None:
         record["moves"] = run.position.moves
     rate = run.optimizers[0].param_groups[0]["lr"]
-    run.journal.record({**record, "learning_rate": rate, "seconds": round(run.seconds(), 3)})
+    run.journal.record({**record, "learning_rate": rate, **run.times()})
     run.position.since_record = {}
 
 
@@ -191,7 +191,7 @@ def validate(run: Run) -> bool:
         position.without_gain += 1
     run.journal.record(
         {"kind": "validation", "update": position.updates, "sequences": run.sequences, **report}
-        | {"best": better, "seconds": round(run.seconds(), 3)}
+        | {"best": better, **run.times()}
     )
     return better
 
@@ -213,7 +213,7 @@ def finish(run: Run) -> dict[str, Any]:
     if "test" in run.task.parts():
         result["test"] = evaluate(run.network, run.task, run.task.evaluation("test", run.reading))
         run.journal.record({"kind": "test", "update": position.best_at or position.updates, **result["test"]})
-    result["seconds"] = round(run.seconds(), 3)
+    result.update(run.times())
     run.journal.record({"kind": "end", "update": position.updates, **{k: v for k, v in result.items() if k != "test"}})
     run.journal.settle()
     write_whole(run.folder / folders.RESULT, json.dumps(result, indent=2).encode() + b"\n")

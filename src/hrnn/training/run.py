@@ -29,6 +29,7 @@ class Position:
     updates: int = 0
     moves: list[int] = field(default_factory=list)  # of each level, where levels move by themselves
     seconds: float = 0.0  # spent learning, over all processes that worked on the run
+    cpu_seconds: float = 0.0  # of these, in which a core worked for it: what a busy machine does not stretch
     best: float | None = None  # the task's metric at the best validation
     best_at: int | None = None  # and its update
     without_gain: int = 0  # validations since then
@@ -57,7 +58,8 @@ class Run:
         self.per_epoch = self.task.batches_per_epoch(self.reading)
         self.shelf = Shelf(folder / CHECKPOINTS, config.upkeep.checkpoints)
         self.warnings = list(networks.narrow_levels(config))
-        self.since_checkpoint = self._clock = time.monotonic()
+        self.since_checkpoint = time.monotonic()
+        self._clocks = self.since_checkpoint, time.process_time()
         self.journal = self._continue()
 
     def _continue(self) -> Journal:
@@ -106,18 +108,19 @@ class Run:
         """Did the updates since `before` pass a multiple of `every`?"""
         return self.position.updates // every > before // every
 
-    def seconds(self) -> float:
-        """Time spent on the run so far."""
-        now = time.monotonic()
-        self.position.seconds += now - self._clock
-        self._clock = now
-        return self.position.seconds
+    def times(self) -> dict[str, float]:
+        """Time spent on the run so far, for a record."""
+        now = time.monotonic(), time.process_time()
+        self.position.seconds += now[0] - self._clocks[0]
+        self.position.cpu_seconds += now[1] - self._clocks[1]
+        self._clocks = now
+        return {"seconds": round(self.position.seconds, 3), "cpu_seconds": round(self.position.cpu_seconds, 3)}
 
     def save(self) -> None:
         """Write a checkpoint of this moment."""
         if not all(bool(torch.isfinite(weights).all()) for weights in self.network.parameters()):
             raise DivergedError(f"weights are no longer finite at update {self.position.updates}")
-        self.seconds()
+        self.times()
         optimizers = [flatten_optimizer(optimizer) for optimizer in self.optimizers]
         tensors: dict[str, Tensor] = {
             **_named("network", self.network.state_dict()),

@@ -1,0 +1,262 @@
+"""The study of unlocked updates: each level moves when its own segment is differentiated, against one update a window or batch.
+
+    python -m benchmarks.unlocked copy pixels --data FOLDER [--jobs 2] [--report]
+
+Two tasks, each in rows of one method and way of decoding. Every row gets the best of its own learning rates, chosen with a seed
+that is not reported; then three seeds. Resumable: what is finished is not run again. Journals, a table and the plot go to
+results/unlocked; --report makes table and plot again from the journals there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
+
+from benchmarks.run import environment
+from hrnn.experiments.processes import processes
+from hrnn.experiments.run import run
+from hrnn.experiments.units import Unit
+from hrnn.report.curves import COLOURS, DASHES
+from hrnn.tasks import Copy, Pixels, Task
+from hrnn.training import folder as folders
+from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled
+from hrnn.training.journal import read
+
+TUNING, SEEDS = 100, (0, 1, 2)
+TARGET = 30  # length of the copy task
+WORK, RESULTS = Path("runs/unlocked"), Path("results/unlocked")
+KEPT = (folders.CONFIG, folders.RESULT, "journal.jsonl")  # of each run, in RESULTS
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table."""
+
+    name: str
+    rates: tuple[float, ...]
+    model: Any = "ours"
+    update: Any = "batch"
+    indices: Any = "all"
+    small: bool = False  # a batch a fifth as large
+
+    @property
+    def slug(self) -> str:
+        return self.name.replace(", ", "-").replace(" ", "-")
+
+
+LOCKED, UNLOCKED = (1e-3, 2e-3, 4e-3, 8e-3), (3e-4, 1e-3, 3e-3)
+ROWS = (
+    Row("locked", LOCKED),
+    Row("unlocked", UNLOCKED, update="segment"),
+    Row("locked, small batch", LOCKED[:3], small=True),
+    Row("mr-hrnn, each window", LOCKED, model="mr-hrnn", update="window"),
+    Row("locked, sampled", LOCKED, indices="sampled"),
+    Row("unlocked, sampled", UNLOCKED, update="segment", indices="sampled"),
+)
+
+
+def config(task: str, row: Row, rate: float, seed: int, data: Path) -> Config[Any]:
+    """The copy task: two levels of 64, period 5, window 60, lengths 5, 10, ... to 30. Pixels: 7 x 7, an image row a segment."""
+    kind: Task
+    if task == "copy":
+        kind, batch, budget = Copy(start=5, step=5, until=TARGET), 50, Budget(sequences=200_000)
+        shape: dict[str, Any] = {"periods": (5,), "window": 60, "betas": (1.0,)}
+    else:
+        kind, batch = Pixels(data=data / "mnist", pool=4), 100
+        budget = Budget(sequences=110_000, validate_every=1100 if row.small else 220)
+        shape = {"periods": (7,), "window": 49, "betas": (0.1,)}
+    return settled(
+        Config(
+            kind,
+            Model(row.model, hidden_sizes=(64, 64), indices=row.indices, **shape),
+            Learning(batch=batch // 5 if row.small else batch, update=row.update, learning_rate=rate),
+            budget,
+            Upkeep(seed=seed, tensorboard=False, journal_every=100 if row.small else 20),
+        )
+    )
+
+
+def unit(task: str, row: Row, rate: float, seed: int, data: Path) -> Unit:
+    return Unit(f"{task}/{row.slug}/rate-{rate:g}-seed-{seed}", config(task, row, rate, seed, data))
+
+
+def points(task: str, folder: Path) -> list[dict[str, float]]:
+    """A run as points: sequences, updates (moves of the lowest level), minutes of CPU, and what the task is judged by."""
+    found, last = [], {"sequences": 0, "moves": 0, "cpu_seconds": 0.0}
+    for record in read(folder):
+        if record["kind"] == "update":
+            last = {**record, "moves": record["moves"][0] if "moves" in record else record["update"]}
+        value = last.get("solved") if task == "copy" and record["kind"] == "update" else record.get("accuracy")
+        if record["kind"] == ("update" if task == "copy" else "validation"):
+            found.append(
+                {
+                    "sequences": last["sequences"],
+                    "moves": last["moves"],
+                    "minutes": record["cpu_seconds"] / 60,
+                    "value": 0.0 if value is None else float(value),
+                }
+            )
+        elif task == "copy" and record["kind"] == "length" and record["outcome"] == "solved":
+            found.append({**found[-1], "value": float(record["length"])})
+    return found
+
+
+def reached(task: str, folder: Path, target: float) -> dict[str, float] | None:
+    """The first point of a run at the target."""
+    return next((point for point in points(task, folder) if point["value"] >= target), None)
+
+
+def standing(task: str, folder: Path) -> tuple[float, float]:
+    """How good a run is, to choose learning rates: copy by the time to the target, else by how far it came."""
+    found = points(task, folder)
+    at = reached(task, folder, TARGET) if task == "copy" else None
+    return (-at["minutes"] if at else -math.inf, max(point["value"] for point in found))
+
+
+def best_rate(task: str, row: Row, root: Path) -> float:
+    return max(row.rates, key=lambda rate: standing(task, root / f"{task}/{row.slug}/rate-{rate:g}-seed-{TUNING}"))
+
+
+def accuracy_target(root: Path) -> float:
+    """For pixels: the accuracy that the median run of locked updates ends with, less one point."""
+    rate = best_rate("pixels", ROWS[0], root)
+    ends = [points("pixels", root / f"pixels/locked/rate-{rate:g}-seed-{seed}")[-1]["value"] for seed in SEEDS]
+    return statistics.median(ends) - 0.01
+
+
+def table(task: str, root: Path) -> list[dict[str, Any]]:
+    """One entry a row: the chosen rate, and for every seed what it took to the target and where it ended."""
+    target = float(TARGET) if task == "copy" else accuracy_target(root)
+    entries = []
+    for row in ROWS:
+        rate = best_rate(task, row, root)
+        runs = [root / f"{task}/{row.slug}/rate-{rate:g}-seed-{seed}" for seed in SEEDS]
+        there = [reached(task, folder, target) for folder in runs]
+        entry: dict[str, Any] = {
+            "task": task,
+            "row": row.name,
+            "target": target,
+            "rate": rate,
+            "rates": row.rates,
+            "seeds": SEEDS,
+        }
+        for name in ("sequences", "moves", "minutes"):
+            values = [point[name] if point else math.inf for point in there]
+            entry[name] = [None if math.isinf(value) else round(value, 3) for value in values]
+            middle = statistics.median(values)
+            entry[f"median_{name}"] = None if math.isinf(middle) else round(middle, 3)
+        entry["final"] = [max(point["value"] for point in points(task, folder)) for folder in runs]
+        entry["tuning"] = {
+            f"{one:g}": standing(task, root / f"{task}/{row.slug}/rate-{one:g}-seed-{TUNING}")[1] for one in row.rates
+        }
+        entries.append(entry)
+    return entries
+
+
+def markdown(entries: Sequence[dict[str, Any]]) -> str:
+    """The table to read: medians of three seeds, every run behind them."""
+
+    def shown(values: list[Any], digits: int) -> str:
+        return ", ".join("-" if value is None else f"{value:,.{digits}f}" for value in values)
+
+    target = entries[0]["target"]
+    words = f"length {target:.0f}" if entries[0]["task"] == "copy" else f"{target:.1%} on validation"
+    last = "longest length" if entries[0]["task"] == "copy" else "best accuracy"
+    counts = "sequences: median | moves of the lowest level: median"
+    lines = [
+        f"| {entries[0]['task']}, to {words} | rate | minutes of CPU: median (runs) | {counts} | {last} |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for entry in entries:
+        minutes = shown([entry["median_minutes"]], 2) + f" ({shown(entry['minutes'], 2)})"
+        final = shown(entry["final"], 0 if entry["task"] == "copy" else 3)
+        counts = [shown([entry["median_sequences"]], 0), shown([entry["median_moves"]], 0)]
+        lines.append(f"| {entry['row']} | {entry['rate']:g} | {minutes} | {' | '.join(counts)} | {final} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(tasks: Sequence[str], root: Path, path: Path) -> None:
+    """A line a run; columns: sequences, updates, time."""
+    axes_of = {"sequences": "sequences seen", "moves": "updates of the lowest level", "minutes": "minutes of one core"}
+    with plt.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hrnn"}):
+        figure, panels = plt.subplots(len(tasks), 3, figsize=(10, 3.0 * len(tasks) + 0.6), squeeze=False, layout="constrained")
+        for task, line in zip(tasks, panels, strict=True):
+            for panel, (name, words) in zip(line, axes_of.items(), strict=True):
+                for number, row in enumerate(ROWS):
+                    rate = best_rate(task, row, root)
+                    for seed in SEEDS:
+                        found = points(task, root / f"{task}/{row.slug}/rate-{rate:g}-seed-{seed}")
+                        style = {"color": COLOURS[number], "dashes": DASHES[number], "linewidth": 1.1, "alpha": 0.85}
+                        if task == "copy":
+                            panel.step([p[name] for p in found], [p["value"] for p in found], where="post", **style)
+                        else:
+                            panel.plot([p[name] for p in found], [p["value"] for p in found], **style)
+                panel.set_xlabel(words)
+                panel.set_xlim(left=0)
+                panel.grid(True, linewidth=0.4, alpha=0.5)
+                panel.xaxis.set_major_formatter(lambda value, place: f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}")
+            line[0].set_ylabel("copy: length solved (bits)" if task == "copy" else "pixels: accuracy on validation")
+        handles = [Line2D([], [], color=COLOURS[n], dashes=DASHES[n], label=row.name) for n, row in enumerate(ROWS)]
+        figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False)
+        for suffix in (".png", ".svg"):
+            figure.savefig(path.with_suffix(suffix), dpi=160, metadata={"Date": None} if suffix == ".svg" else None)
+        plt.close(figure)
+
+
+def keep(root: Path) -> None:
+    """Journals, configurations and results, without checkpoints, to the folder that is committed."""
+    for result in root.glob("*/*/*/" + folders.RESULT):
+        place = RESULTS / result.parent.relative_to(root)
+        place.mkdir(parents=True, exist_ok=True)
+        for name in KEPT:
+            shutil.copyfile(result.parent / name, place / name)
+        entries = json.loads((place / folders.CONFIG).read_text())
+        if "data" in entries["task"]:  # the folder of whoever ran it says nothing to others
+            entries["task"]["data"] = Path(entries["task"]["data"]).name
+            (place / folders.CONFIG).write_text(json.dumps(entries, indent=2) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="+", choices=["copy", "pixels"])
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder that holds mnist/")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--report", action="store_true", help="table and plot from the journals that are there, no runs")
+    options = parser.parse_args()
+    if not options.report:
+        for task in options.tasks:
+            tuning = [unit(task, row, rate, TUNING, options.data) for row in ROWS for rate in row.rates]
+            if run(WORK, tuning, processes(options.jobs)).interrupted:
+                return
+            reported = [unit(task, row, best_rate(task, row, WORK), seed, options.data) for row in ROWS for seed in SEEDS]
+            if run(WORK, reported, processes(options.jobs)).interrupted:
+                return
+        keep(WORK)
+    entries = {task: table(task, RESULTS) for task in options.tasks}
+    text = "\n".join(markdown(entries[task]) for task in options.tasks)
+    (RESULTS / "table.md").write_text(text)
+    (RESULTS / "table.json").write_text(
+        json.dumps(
+            {"environment": environment(1), "rows": [entry for task in options.tasks for entry in entries[task]]}, indent=1
+        )
+        + "\n"
+    )
+    draw(options.tasks, RESULTS, RESULTS / "curves.png")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
