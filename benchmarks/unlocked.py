@@ -1,9 +1,9 @@
 """The study of unlocked updates: each level moves when its own segment is differentiated, against one update a window or batch.
 
-    python -m benchmarks.unlocked copy pixels --data FOLDER [--jobs 2] [--report]
+    python -m benchmarks.unlocked copy pixels text --data FOLDER [--jobs 2] [--report]
 
-Two tasks, each in rows of one method and way of decoding. Every row gets the best of its own learning rates, chosen with a seed
-that is not reported; then three seeds. Resumable: what is finished is not run again. Journals, a table and the plot go to
+Three tasks, each in rows of one method and way of decoding. Every row gets the best of its own learning rates, chosen with a
+seed that is not reported; then three seeds. Resumable: what is finished is not run again. Journals, a table and the plot go to
 results/unlocked; --report makes table and plot again from the journals there.
 """
 
@@ -29,14 +29,17 @@ from benchmarks.run import environment
 from hrnn.experiments.processes import processes
 from hrnn.experiments.run import run
 from hrnn.experiments.units import Unit
+from hrnn.memory import paper_count
 from hrnn.report.curves import COLOURS, DASHES
-from hrnn.tasks import Copy, Pixels, Task
+from hrnn.tasks import Copy, Pixels, Task, Text
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled
 from hrnn.training.journal import read
+from hrnn.training.network import unrolled
 
 TUNING, SEEDS = 100, (0, 1, 2)
 TARGET = 30  # length of the copy task
+METRICS = {"copy": "solved", "pixels": "accuracy", "text": "bits_per_character"}
 WORK, RESULTS = Path("runs/unlocked"), Path("results/unlocked")
 KEPT = (folders.CONFIG, folders.RESULT, "journal.jsonl")  # of each run, in RESULTS
 
@@ -68,12 +71,24 @@ ROWS = (
 )
 
 
+def rows(task: str) -> list[Row]:
+    """Long windows of text are for the question whether one update a window is enough; the rest is asked of the other tasks."""
+    return [row for row in ROWS if task != "text" or (row.indices == "all" and not row.small)]
+
+
 def config(task: str, row: Row, rate: float, seed: int, data: Path) -> Config[Any]:
-    """The copy task: two levels of 64, period 5, window 60, lengths 5, 10, ... to 30. Pixels: 7 x 7, an image row a segment."""
+    """The copy task: two levels of 64, period 5, window 60, lengths 5, 10, ... to 30. Pixels: 7 x 7, an image row a segment.
+    Text: Penn TreeBank in windows of 500 characters, 128 units ticking every tenth above 64."""
     kind: Task
+    sizes = (64, 64)
     if task == "copy":
         kind, batch, budget = Copy(start=5, step=5, until=TARGET), 50, Budget(sequences=200_000)
         shape: dict[str, Any] = {"periods": (5,), "window": 60, "betas": (1.0,)}
+    elif task == "text":
+        kind, batch, sizes = Text(data=(data / "ptb",), boundaries=()), 50, (64, 128)
+        window = paper_count((10,), 500) if row.model == "mr-hrnn" else 500
+        budget = Budget(sequences=160 * 50 * 500 // window, validate_every=20 * 500 // window)  # equal characters
+        shape = {"periods": (10,), "window": 500, "betas": (0.1,)}
     else:
         kind, batch = Pixels(data=data / "mnist", pool=4), 100
         budget = Budget(sequences=110_000, validate_every=1100 if row.small else 220)
@@ -81,7 +96,7 @@ def config(task: str, row: Row, rate: float, seed: int, data: Path) -> Config[An
     return settled(
         Config(
             kind,
-            Model(row.model, hidden_sizes=(64, 64), indices=row.indices, **shape),
+            Model(row.model, hidden_sizes=sizes, indices=row.indices, **shape),
             Learning(batch=batch // 5 if row.small else batch, update=row.update, learning_rate=rate),
             budget,
             Upkeep(seed=seed, tensorboard=False, journal_every=100 if row.small else 20),
@@ -95,20 +110,15 @@ def unit(task: str, row: Row, rate: float, seed: int, data: Path) -> Unit:
 
 def points(task: str, folder: Path) -> list[dict[str, float]]:
     """A run as points: sequences, updates (moves of the lowest level), minutes of CPU, and what the task is judged by."""
-    found, last = [], {"sequences": 0, "moves": 0, "cpu_seconds": 0.0}
+    found, last = [], {"moves": 0}
+    config = folders.read_config(folder)
+    share = unrolled(config) / config.window if task == "text" else 1.0  # of mr-hrnn, a sequence has fewer characters
     for record in read(folder):
         if record["kind"] == "update":
-            last = {**record, "moves": record["moves"][0] if "moves" in record else record["update"]}
-        value = last.get("solved") if task == "copy" and record["kind"] == "update" else record.get("accuracy")
+            last = {"moves": record["moves"][0] if "moves" in record else record["update"]}
         if record["kind"] == ("update" if task == "copy" else "validation"):
-            found.append(
-                {
-                    "sequences": last["sequences"],
-                    "moves": last["moves"],
-                    "minutes": record["cpu_seconds"] / 60,
-                    "value": 0.0 if value is None else float(value),
-                }
-            )
+            place = {"sequences": record["sequences"] * share, "minutes": record["cpu_seconds"] / 60, **last}
+            found.append({**place, "value": float(record[METRICS[task]])})
         elif task == "copy" and record["kind"] == "length" and record["outcome"] == "solved":
             found.append({**found[-1], "value": float(record["length"])})
     return found
@@ -116,32 +126,42 @@ def points(task: str, folder: Path) -> list[dict[str, float]]:
 
 def reached(task: str, folder: Path, target: float) -> dict[str, float] | None:
     """The first point of a run at the target."""
-    return next((point for point in points(task, folder) if point["value"] >= target), None)
+    return next((point for point in points(task, folder) if better(task, point["value"]) >= better(task, target)), None)
+
+
+def better(task: str, value: float) -> float:
+    """Higher is better."""
+    return -value if task == "text" else value
 
 
 def standing(task: str, folder: Path) -> tuple[float, float]:
     """How good a run is, to choose learning rates: copy by the time to the target, else by how far it came."""
     found = points(task, folder)
     at = reached(task, folder, TARGET) if task == "copy" else None
-    return (-at["minutes"] if at else -math.inf, max(point["value"] for point in found))
+    return (-at["minutes"] if at else -math.inf, max(better(task, point["value"]) for point in found))
 
 
 def best_rate(task: str, row: Row, root: Path) -> float:
     return max(row.rates, key=lambda rate: standing(task, root / f"{task}/{row.slug}/rate-{rate:g}-seed-{TUNING}"))
 
 
-def accuracy_target(root: Path) -> float:
-    """For pixels: the accuracy that the median run of locked updates ends with, less one point."""
-    rate = best_rate("pixels", ROWS[0], root)
-    ends = [points("pixels", root / f"pixels/locked/rate-{rate:g}-seed-{seed}")[-1]["value"] for seed in SEEDS]
-    return statistics.median(ends) - 0.01
+def target_of(task: str, root: Path) -> float:
+    """Where time is taken: a length, or what the median run of locked updates comes to, less one hundredth."""
+    if task == "copy":
+        return float(TARGET)
+    rate = best_rate(task, ROWS[0], root)
+    ends = [best(task, root / f"{task}/locked/rate-{rate:g}-seed-{seed}") for seed in SEEDS]
+    return statistics.median(ends) + (0.01 if task == "text" else -0.01)
+
+
+def best(task: str, folder: Path) -> float:
+    return max((point["value"] for point in points(task, folder)), key=lambda value: better(task, value))
 
 
 def table(task: str, root: Path) -> list[dict[str, Any]]:
     """One entry a row: the chosen rate, and for every seed what it took to the target and where it ended."""
-    target = float(TARGET) if task == "copy" else accuracy_target(root)
-    entries = []
-    for row in ROWS:
+    target, entries = target_of(task, root), []
+    for row in rows(task):
         rate = best_rate(task, row, root)
         runs = [root / f"{task}/{row.slug}/rate-{rate:g}-seed-{seed}" for seed in SEEDS]
         there = [reached(task, folder, target) for folder in runs]
@@ -158,10 +178,8 @@ def table(task: str, root: Path) -> list[dict[str, Any]]:
             entry[name] = [None if math.isinf(value) else round(value, 3) for value in values]
             middle = statistics.median(values)
             entry[f"median_{name}"] = None if math.isinf(middle) else round(middle, 3)
-        entry["final"] = [max(point["value"] for point in points(task, folder)) for folder in runs]
-        entry["tuning"] = {
-            f"{one:g}": standing(task, root / f"{task}/{row.slug}/rate-{one:g}-seed-{TUNING}")[1] for one in row.rates
-        }
+        entry["best"] = [best(task, folder) for folder in runs]
+        entry["tuning"] = {f"{one:g}": best(task, root / f"{task}/{row.slug}/rate-{one:g}-seed-{TUNING}") for one in row.rates}
         entries.append(entry)
     return entries
 
@@ -172,17 +190,21 @@ def markdown(entries: Sequence[dict[str, Any]]) -> str:
     def shown(values: list[Any], digits: int) -> str:
         return ", ".join("-" if value is None else f"{value:,.{digits}f}" for value in values)
 
-    target = entries[0]["target"]
-    words = f"length {target:.0f}" if entries[0]["task"] == "copy" else f"{target:.1%} on validation"
-    last = "longest length" if entries[0]["task"] == "copy" else "best accuracy"
+    task, target = entries[0]["task"], entries[0]["target"]
+    words = {
+        "copy": f"length {target:.0f}",
+        "pixels": f"{target:.1%} on validation",
+        "text": f"{target:.3f} bits per character on validation",
+    }[task]
+    last = {"copy": "longest length", "pixels": "best accuracy", "text": "best bits"}[task]
     counts = "sequences: median | moves of the lowest level: median"
     lines = [
-        f"| {entries[0]['task']}, to {words} | rate | minutes of CPU: median (runs) | {counts} | {last} |",
+        f"| {task}, to {words} | rate | minutes of CPU: median (runs) | {counts} | {last} |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for entry in entries:
         minutes = shown([entry["median_minutes"]], 2) + f" ({shown(entry['minutes'], 2)})"
-        final = shown(entry["final"], 0 if entry["task"] == "copy" else 3)
+        final = shown(entry["best"], 0 if task == "copy" else 3)
         counts = [shown([entry["median_sequences"]], 0), shown([entry["median_moves"]], 0)]
         lines.append(f"| {entry['row']} | {entry['rate']:g} | {minutes} | {' | '.join(counts)} | {final} |")
     return "\n".join(lines) + "\n"
@@ -195,7 +217,8 @@ def draw(tasks: Sequence[str], root: Path, path: Path) -> None:
         figure, panels = plt.subplots(len(tasks), 3, figsize=(10, 3.0 * len(tasks) + 0.6), squeeze=False, layout="constrained")
         for task, line in zip(tasks, panels, strict=True):
             for panel, (name, words) in zip(line, axes_of.items(), strict=True):
-                for number, row in enumerate(ROWS):
+                for row in rows(task):
+                    number = ROWS.index(row)
                     rate = best_rate(task, row, root)
                     for seed in SEEDS:
                         found = points(task, root / f"{task}/{row.slug}/rate-{rate:g}-seed-{seed}")
@@ -208,7 +231,9 @@ def draw(tasks: Sequence[str], root: Path, path: Path) -> None:
                 panel.set_xlim(left=0)
                 panel.grid(True, linewidth=0.4, alpha=0.5)
                 panel.xaxis.set_major_formatter(lambda value, place: f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}")
-            line[0].set_ylabel("copy: length solved (bits)" if task == "copy" else "pixels: accuracy on validation")
+            line[0].set_ylabel(
+                {"copy": "copy: length solved (bits)", "pixels": "pixels: accuracy", "text": "text: bits per character"}[task]
+            )
         handles = [Line2D([], [], color=COLOURS[n], dashes=DASHES[n], label=row.name) for n, row in enumerate(ROWS)]
         figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False)
         for suffix in (".png", ".svg"):
@@ -224,24 +249,25 @@ def keep(root: Path) -> None:
         for name in KEPT:
             shutil.copyfile(result.parent / name, place / name)
         entries = json.loads((place / folders.CONFIG).read_text())
-        if "data" in entries["task"]:  # the folder of whoever ran it says nothing to others
-            entries["task"]["data"] = Path(entries["task"]["data"]).name
+        data = entries["task"].get("data")
+        if data:  # the folder of whoever ran it says nothing to others
+            entries["task"]["data"] = [Path(one).name for one in data] if isinstance(data, list) else Path(data).name
             (place / folders.CONFIG).write_text(json.dumps(entries, indent=2) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="+", choices=["copy", "pixels"])
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder that holds mnist/")
+    parser.add_argument("tasks", nargs="+", choices=METRICS)
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder that holds mnist/ and ptb/")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--report", action="store_true", help="table and plot from the journals that are there, no runs")
     options = parser.parse_args()
     if not options.report:
         for task in options.tasks:
-            tuning = [unit(task, row, rate, TUNING, options.data) for row in ROWS for rate in row.rates]
+            tuning = [unit(task, row, rate, TUNING, options.data) for row in rows(task) for rate in row.rates]
             if run(WORK, tuning, processes(options.jobs)).interrupted:
                 return
-            reported = [unit(task, row, best_rate(task, row, WORK), seed, options.data) for row in ROWS for seed in SEEDS]
+            reported = [unit(task, row, best_rate(task, row, WORK), seed, options.data) for row in rows(task) for seed in SEEDS]
             if run(WORK, reported, processes(options.jobs)).interrupted:
                 return
         keep(WORK)

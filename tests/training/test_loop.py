@@ -50,6 +50,20 @@ def test_a_run_validates_keeps_the_best_and_tests_it_once(tmp_path):
     assert updates[-1]["bits_per_character"] < updates[0]["bits_per_character"] - 0.5
 
 
+@pytest.mark.parametrize("update", ["batch", "segment"])
+def test_text_without_boundaries_ticks_by_periods(tmp_path, update):
+    config = Config(
+        Text(data=(write_text(tmp_path / "text.txt"),), boundaries=(), symbols="bytes"),
+        Model(hidden_sizes=(8, 12), periods=(4,), window=20),
+        Learning(batch=5, learning_rate=0.02, update=update),
+        Budget(updates=20),
+        QUIET,
+    )
+    start(config, tmp_path / "run")
+    updates = of_kind(tmp_path / "run", "update")
+    assert updates[-1]["bits_per_character"] < updates[0]["bits_per_character"] - 0.5
+
+
 def test_no_gain_stops_a_run(tmp_path):
     config = Config(
         Needle(steps=6, test_sequences=20),

@@ -34,11 +34,12 @@ class Streams(NamedTuple):
         columns = slice(None) if rows is None else slice(rows.start, rows.stop)
         mask = None if self.mask is None else torch.from_numpy(self.mask[first:last, columns])
         starts = torch.from_numpy(self.starts[first : last + 1, columns])
+        levels = starts.shape[-1]
         return Window(
             torch.from_numpy(self.x[first:last, columns].astype(np.int64)),
             torch.from_numpy(self.y[first:last, columns].astype(np.int64)),
             mask,
-            {0: None, 1: starts[..., 0]}.get(starts.shape[-1], starts),
+            None if not levels else starts[..., 0] if levels == 1 else starts,
         )
 
 
