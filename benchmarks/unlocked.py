@@ -53,7 +53,7 @@ class Row:
     model: Any = "ours"
     update: Any = "batch"
     indices: Any = "all"
-    small: bool = False  # a batch a fifth as large
+    small: bool = False  # half the batch
 
     @property
     def slug(self) -> str:
@@ -91,15 +91,15 @@ def config(task: str, row: Row, rate: float, seed: int, data: Path) -> Config[An
         shape = {"periods": (10,), "window": 500, "betas": (0.1,)}
     else:
         kind, batch = Pixels(data=data / "mnist", pool=4), 100
-        budget = Budget(sequences=110_000, validate_every=1100 if row.small else 220)
+        budget = Budget(sequences=110_000, validate_every=440 if row.small else 220)
         shape = {"periods": (7,), "window": 49, "betas": (0.1,)}
     return settled(
         Config(
             kind,
             Model(row.model, hidden_sizes=sizes, indices=row.indices, **shape),
-            Learning(batch=batch // 5 if row.small else batch, update=row.update, learning_rate=rate),
+            Learning(batch=batch // 2 if row.small else batch, update=row.update, learning_rate=rate),
             budget,
-            Upkeep(seed=seed, tensorboard=False, journal_every=100 if row.small else 20),
+            Upkeep(seed=seed, tensorboard=False, journal_every=40 if row.small else 20),
         )
     )
 
