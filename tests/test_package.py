@@ -41,7 +41,8 @@ INSIDE = {
         *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
     ],
     "experiments": ["units", "worker", "processes", "follow", "run", "measuring", "__init__"],
-    "report": ["summary", "curves", "__init__"],
+    "paper": ["published", "recipes", "rules", "experiments", "results", "plan", "__init__"],
+    "report": ["summary", "curves", "reproduction", "figures", "__init__"],
     "gradients": [
         "window",
         "objective",

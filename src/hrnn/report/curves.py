@@ -92,14 +92,20 @@ def draw(runs: Sequence[Curves], path: Path, x: str = "updates") -> None:
             panel.set_ylabel(_unit(runs) if name == "local_losses" else Y_AXES[name])
             _finish(panel, name)
         _legend(figure, axes[0], runs)
-        try:
+        save(figure, [path])
+
+
+def save(figure: Any, paths: Sequence[Path]) -> None:
+    """Write a figure and close it."""
+    try:
+        for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Without a date in the file, the same runs give the same picture.
             figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-        except OSError as error:
-            raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
-        finally:
-            plt.close(figure)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+    finally:
+        plt.close(figure)
 
 
 def _line(panel: Axes, run: Curves, name: str, x: str, number: int) -> None:
@@ -130,8 +136,7 @@ def _unit(runs: Sequence[Curves]) -> str:
 
 def _finish(panel: Axes, name: str) -> None:
     panel.set_xlim(left=0)
-    panel.xaxis.set_major_locator(MaxNLocator(5))
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, place: _short(value)))
+    shorten_axis(panel)
     panel.grid(True, linewidth=0.4, alpha=0.5)
     if name == "accuracy":
         panel.set_ylim(0, 1)
@@ -144,6 +149,12 @@ def _finish(panel: Axes, name: str) -> None:
         panel.yaxis.set_major_locator(MaxNLocator(integer=True))
     elif name == "local_losses":
         panel.set_yscale("log")
+
+
+def shorten_axis(panel: Axes) -> None:
+    """Few numbers along the horizontal axis, and short ones."""
+    panel.xaxis.set_major_locator(MaxNLocator(5))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, place: _short(value)))
 
 
 def _short(value: float) -> str:

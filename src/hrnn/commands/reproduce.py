@@ -1,0 +1,187 @@
+"""hrnn reproduce: the paper's tables and figures, beside its own numbers; and two experiments beyond it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.table import Table
+
+from hrnn.commands.options import console, parse
+from hrnn.errors import UserError
+from hrnn.experiments.measuring import seconds_of
+from hrnn.experiments.processes import processes
+from hrnn.paper.experiments import EXPERIMENTS, Experiment
+from hrnn.paper.plan import SEARCH_SEEDS, Request, collect, reproduce
+from hrnn.paper.recipes import BETAS
+from hrnn.report.figures import draw
+from hrnn.report.reproduction import markdown, table_of, terminal
+from hrnn.training.config import Config
+from hrnn.training.files import write_whole
+
+DONE, FAILED, INTERRUPTED = 0, 1, 130
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Run an experiment of the paper, all models and seeds, and set the table beside the published one.
+
+    Experiments: copy, mnist, permuted-mnist, ptb, deep-copy; beyond the paper: needle, needle-long. Whatever is in the
+    folder already is kept: interrupted, or asked for more seeds or models later, it runs only what is missing.
+
+    Examples:
+        hrnn reproduce --list
+        hrnn reproduce copy
+        hrnn reproduce mnist --data data --seeds 0 1 2 --jobs 2
+        hrnn reproduce copy --profile paper --models ours hrnn
+    """
+
+    name: Annotated[str | None, tyro.conf.Positional] = None
+    """The experiment."""
+    profile: Literal["desk", "paper"] = "desk"
+    """desk: small, in minutes; paper: the paper's own settings."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """One run of each model for each seed."""
+    models: tuple[str, ...] = ()
+    """Rows of the table, by name; all by default."""
+    jobs: int | None = None
+    """Runs side by side, one thread each; by default as many as there are cores."""
+    data: Path | None = None
+    """Folder that holds mnist/ and ptb/."""
+    folder: Path | None = None
+    """Where results go; by default runs/reproduce/NAME-PROFILE."""
+    grid: bool = False
+    """Choose beta for each model first, from the paper's grid, on validation and on seeds 100 to 102."""
+    scale: float = 1.0
+    """Multiply every budget; anything but 1 marks the table as a trial."""
+    list: bool = False
+    """What each experiment would cost here: measured seconds per update times the budget."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(Reproduce, "reproduce", arguments)
+    if options.list:
+        return list_costs(options)
+    request = request_of(options)
+    request, ending = reproduce(request, processes(options.jobs or cores()))
+    if ending.interrupted:
+        print(f"interrupted; the same command goes on from here: {request.folder}", file=sys.stderr)
+        return INTERRUPTED
+    show(request)
+    for name, sentence in ending.failures.items():
+        print(f"hrnn: {name} failed: {sentence}", file=sys.stderr)
+    return FAILED if ending.failures else DONE
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def request_of(options: Reproduce) -> Request:
+    """What the options ask for, checked."""
+    experiment = experiment_named(options.name)
+    rows = [row.name for row in experiment.rows]
+    for model in options.models:
+        if model not in rows:
+            raise UserError(f"{experiment.name} has no model {model!r}; there are {', '.join(rows)}")
+    if options.profile == "paper" and not experiment.in_paper:
+        raise UserError(f"{experiment.name} goes beyond the paper and has no paper profile; drop --profile paper")
+    if options.grid and experiment.chosen_by is None:
+        searched = ", ".join(one.name for one in EXPERIMENTS.values() if one.chosen_by)
+        raise UserError(f"--grid searches beta where the paper did ({searched}); {experiment.name} fixes or varies it itself")
+    if options.grid and set(options.seeds) & set(SEARCH_SEEDS):
+        raise UserError(f"--grid chooses beta on seeds {SEARCH_SEEDS}; report others than those: --seeds 0 1 2")
+    if not options.seeds or len(set(options.seeds)) < len(options.seeds) or min(options.seeds) < 0:
+        raise UserError(f"--seeds is {options.seeds}; give different ones, none negative")
+    if not options.scale > 0:
+        raise UserError(f"--scale is {options.scale}; give a number above 0")
+    if options.jobs is not None and options.jobs < 1:
+        raise UserError(f"--jobs is {options.jobs}; give at least 1")
+    place = f"{experiment.name}-{options.profile}"
+    place += ("-grid" if options.grid else "") + ("" if options.scale == 1 else f"-x{options.scale:g}")
+    return Request(
+        experiment,
+        options.folder or Path("runs/reproduce") / place,
+        options.profile,
+        options.seeds,
+        options.models,
+        options.data,
+        options.scale,
+        options.grid,
+    )
+
+
+def experiment_named(name: str | None) -> Experiment:
+    there = ", ".join(EXPERIMENTS)
+    if name is None:
+        raise UserError(f"which experiment? There are {there}; hrnn reproduce --list says what each costs")
+    if name not in EXPERIMENTS:
+        raise UserError(f"no experiment is called {name!r}; there are {there}")
+    return EXPERIMENTS[name]
+
+
+def show(request: Request) -> None:
+    """Tables and pictures of everything in the folder, written there and to the terminal."""
+    found = collect(request)
+    table = table_of(request, found)
+    write_whole(request.folder / "table.json", json.dumps(table, indent=1).encode() + b"\n")
+    write_whole(request.folder / "table.md", markdown(table).encode())
+    scaled = "" if request.scale == 1 else f"scaled: {request.scale:g} of the budget, a trial"
+    draw(request.experiment, found, [request.folder / f"curves.{kind}" for kind in ("png", "svg")], scaled)
+    screen = console()
+    for grid in terminal(table):
+        screen.print(grid)
+    print(f"{request.folder}: table.md, table.json, curves.png, curves.svg, and every run in runs/")
+
+
+def list_costs(options: Reproduce) -> int:
+    """One line an experiment: its runs, and the minutes of one core that they take here, learning alone."""
+    names = list(EXPERIMENTS) if options.name is None else [experiment_named(options.name).name]
+    jobs = options.jobs or cores()
+    made = Table("experiment", "", box=None, header_style="bold")
+    for head in ("runs", "core-minutes", f"minutes, {jobs} jobs", "updates/s", "with --grid"):
+        made.add_column(head, justify="right")
+    for name in names:
+        experiment = EXPERIMENTS[name]
+        if options.profile == "paper" and not experiment.in_paper:
+            continue
+        request = request_of(replace(options, name=name, grid=False))
+        runs, words = len(request.rows) * len(request.seeds), experiment.title
+        try:
+            print(f"measuring {name} ...", file=sys.stderr, flush=True)
+            costs = {row.name: cost(request.config(row, seed=0)) for row in request.rows}
+        except UserError as error:
+            made.add_row(name, words, str(runs), "?", "?", "?", "")
+            print(f"{name}: {error}", file=sys.stderr)
+            continue
+        minutes = sum(seconds * updates for seconds, updates in costs.values()) * len(request.seeds) / 60
+        rates = [1 / seconds for seconds, _ in costs.values()]
+        rate = f"{min(rates):.2g} to {max(rates):.2g}"
+        searched = [costs[row] for row in request.searched()] if experiment.chosen_by else []
+        grid = minutes + sum(s * n for s, n in searched) * len(BETAS) * len(SEARCH_SEEDS) / 60
+        shown = f"{grid:,.0f}" if searched else ""
+        made.add_row(name, words, str(runs), f"{minutes:,.0f}", f"{minutes / jobs:,.0f}", rate, shown)
+    console().print(made)
+    print("Measured on the longest sequences of a run; without validation and tests, and with no attempt repeated.")
+    return DONE
+
+
+def cost(config: Config[Any]) -> tuple[float, float]:
+    """Seconds of a batch, and how many batches the budget allows."""
+    from hrnn.training.config import reading
+    from hrnn.training.network import unrolled
+
+    budget, batch = config.budget, config.learning.batch
+    if budget.sequences is not None:
+        batches = budget.sequences / batch
+    else:
+        per_epoch = config.task.batches_per_epoch(reading(config, unrolled(config))) or 0
+        batches = (budget.epochs or 0) * per_epoch
+    return seconds_of(config), batches

@@ -1,0 +1,102 @@
+"""Pictures of an experiment: learning curves with their spread over seeds, or one line a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from hrnn.paper.experiments import Experiment, Panel, Row
+from hrnn.paper.plan import Found
+from hrnn.report.curves import COLOURS, DASHES, plt, save, shorten_axis
+
+Line = tuple[NDArray[np.float64], NDArray[np.float64]]
+AGAIN = "† missed the first length; run again from 1 by 1"
+
+
+def points(found: Found, panel: Panel) -> Line:
+    """What a run's journal says: (updates, values). An update is a batch here, whatever moves within it."""
+    batch = found.result.entries["config"]["learning"]["batch"]
+    records = [r for r in found.result.records if r["kind"] == panel.kind and r.get(panel.entry) is not None]
+    x = [record["sequences"] / batch for record in records]
+    y = [float(record[panel.entry]) for record in records]
+    if panel.steps:
+        x, y = [0.0, *x], [0.0, *y]
+    return np.array(x), np.array(y)
+
+
+def together(lines: Sequence[Line], steps: bool) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and population standard deviation of several runs; one that ended early keeps its last value."""
+    grid = np.unique(np.concatenate([x for x, _ in lines]))
+    values = []
+    for x, y in lines:
+        if steps:
+            values.append(y[np.maximum(np.searchsorted(x, grid, side="right") - 1, 0)])
+        else:
+            values.append(np.interp(grid, x, y))
+    return grid, np.mean(values, axis=0), np.std(values, axis=0)
+
+
+def draw(experiment: Experiment, found: dict[str, list[Found]], paths: Sequence[Path], note: str = "") -> None:
+    """The experiment's panels side by side, written to every path; PNG or SVG by the name of the file."""
+    rows = [row for row in experiment.rows if found.get(row.name)]
+    with plt.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hrnn"}):
+        panels = [panel for panel in experiment.panels if any(not panel.rows or row.name in panel.rows for row in rows)]
+        width = 4.6 if len(panels) == 1 else 3.7 * len(panels)
+        figure, axes = plt.subplots(1, len(panels), figsize=(width, 3.5), squeeze=False, layout="constrained")
+        for axis, panel in zip(axes[0], panels, strict=True):
+            shown = [row for row in rows if not panel.rows or row.name in panel.rows]
+            for number, row in enumerate(shown):
+                _row(axis, row, found[row.name], panel, number)
+            _finish(axis, panel, next(iter(found.values()))[0].result.entries["config"]["learning"]["batch"])
+            if panel.rows:
+                axis.legend(frameon=False, fontsize=8)
+        if not any(panel.rows for panel in panels):
+            handles, labels = axes[0][0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False)
+        again = any(one.first is not None for runs in found.values() for one in runs)
+        words = "\n".join(text for text in (AGAIN if again else "", note) if text)
+        if words:
+            figure.supxlabel(words, fontsize=7.5, x=0.01, ha="left")
+        save(figure, paths)
+
+
+def _row(axis: Axes, row: Row, runs: Sequence[Found], panel: Panel, number: int) -> None:
+    style: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "dashes": DASHES[number % len(DASHES)], "linewidth": 1.4}
+    if panel.steps:
+        style["drawstyle"] = "steps-post"
+    label = row.title + ("†" if any(one.first is not None for one in runs) else "")
+    lines = [line for line in (points(one, panel) for one in runs) if len(line[0])]
+    if not lines:
+        return
+    if panel.every_run:
+        for place, line in enumerate(lines):
+            axis.plot(*line, label=label if place == 0 else None, **{**style, "linewidth": 1.1})
+        return
+    end = max(x[-1] for x, _ in lines)
+    lines = [(np.append(x, end), np.append(y, y[-1])) if x[-1] < end else (x, y) for x, y in lines]
+    grid, mean, spread = together(lines, panel.steps)
+    axis.plot(grid, mean, label=label, **style)
+    step: Literal["post"] | None = "post" if panel.steps else None
+    axis.fill_between(grid, mean - spread, mean + spread, step=step, color=style["color"], alpha=0.18, linewidth=0)
+
+
+def _finish(axis: Axes, panel: Panel, batch: int) -> None:
+    axis.set_xlabel(f"updates (batches of {batch})")
+    axis.set_ylabel(panel.label)
+    if panel.title:
+        axis.set_title(panel.title, fontsize=9)
+    axis.set_xlim(left=0)
+    shorten_axis(axis)
+    axis.grid(True, linewidth=0.4, alpha=0.5)
+    if panel.entry == "accuracy":
+        axis.set_ylim(0, 1.01)
+    elif panel.entry in ("solved", "recalled_bits_per_character"):
+        axis.set_ylim(bottom=0)
+    if panel.line is not None:
+        axis.axhline(panel.line, color="0.4", linewidth=0.8, linestyle=":")
+        axis.text(0.99, panel.line, panel.line_label, transform=axis.get_yaxis_transform(), ha="right", va="bottom", fontsize=8)

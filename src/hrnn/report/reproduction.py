@@ -1,0 +1,255 @@
+"""The table of an experiment, from its results alone: as plain data first, then as Markdown and for the terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from rich.table import Table as Grid
+
+import hrnn
+from hrnn.paper.experiments import Quantity, Row
+from hrnn.paper.plan import Found, Request, search_results
+from hrnn.paper.published import PUBLISHED, PublishedRow
+
+Entries = dict[str, Any]
+AGAIN = "† missed the first length of the curriculum and was run again from 1 by 1, at the same budget; its first attempt: none"
+AT_LEAST = "≥ the budget ended the run, not a length that it failed at"
+
+
+def table_of(request: Request, found: dict[str, list[Found]]) -> Entries:
+    """Everything that a table shows, as JSON: rows in the order of the experiment, those without a run left out."""
+    experiment = request.experiment
+    rows = [_row(request, row, found[row.name]) for row in experiment.rows if found.get(row.name)]
+
+    def values(row: str, quantity: str) -> Sequence[float]:
+        cells = [one["cells"][quantity] for one in rows if one["name"] == row]
+        return [run["value"] for cell in cells for run in cell["runs"] if run["value"] is not None]
+
+    environments = [one.result.entries["environment"] for runs in found.values() for one in runs]
+    return {
+        **request.setting,
+        "title": experiment.title,
+        "hrnn": hrnn.__version__,
+        "settings": settings(rows),
+        "quantities": [{"name": one.name, "title": one.title, "digits": one.digits} for one in experiment.quantities],
+        "rows": rows,
+        "expectations": [
+            {"sentence": one.sentence, "rule": one.rule, "verdict": one.verdict(values)} for one in experiment.expectations
+        ],
+        "search": _search(request) if request.grid else None,
+        "environments": [json.loads(text) for text in sorted({json.dumps(one, sort_keys=True) for one in environments})],
+    }
+
+
+def _row(request: Request, row: Row, runs: Sequence[Found]) -> Entries:
+    entries = runs[0].result.entries
+    model, learning = entries["config"]["model"], entries["config"]["learning"]
+    published = PUBLISHED.get(request.experiment.name, {}).get(row.name)
+    return {
+        "name": row.name,
+        "title": row.title,
+        "gradients": "restricted" if model["model"] in ("ours", "gr-hrnn") else "true",
+        "local_loss": any(model["betas"]),
+        "config": {"model": model, "learning": learning, "budget": entries["config"]["budget"]},
+        "seeds": [one.seed for one in runs],
+        "cells": {one.name: _cell(one, runs, published) for one in request.experiment.quantities},
+        "failures": {str(one.seed): one.result.failure for one in runs if one.result.failure},
+        "memory": entries["memory"],
+        "published_memory": published.memory if published else None,
+        "source": published.source if published else None,
+        "minutes": round(fmean(_seconds(one) for one in runs) / 60, 2),
+    }
+
+
+def _seconds(found: Found) -> float:
+    """Both attempts of a run that was given two."""
+    return sum(float(one.result.get("seconds", 0.0)) for one in (found.result, found.first) if one is not None)
+
+
+def _cell(quantity: Quantity, runs: Sequence[Found], published: PublishedRow | None) -> Entries:
+    listed = []
+    for one in runs:
+        result = one.result.result
+        value = None if one.result.failure else quantity.read(result, one.result.records)
+        at_least = quantity.name == "length" and bool(result.get("at_least"))
+        entry: Entries = {"seed": one.seed, "value": value, "at_least": at_least, "again": one.first is not None}
+        if one.result.failure:
+            entry["failure"] = one.result.failure
+        if one.first is not None:
+            entry["first_attempt"] = quantity.read(one.first.result, one.first.records)
+        listed.append(entry)
+    values = [entry["value"] for entry in listed if entry["value"] is not None]
+    cell = published.cells.get(quantity.name) if published else None
+    return {
+        "mean": fmean(values) if values else None,
+        "spread": pstdev(values) if values else None,  # of the population, as the paper's can only be
+        "runs": listed,
+        "published": None if cell is None else {"mean": cell.mean, "spread": cell.spread, "words": cell.words},
+    }
+
+
+def _search(request: Request) -> Entries:
+    """Every value of the search for beta, and what was chosen."""
+    quantity = request.experiment.chosen_by
+    assert quantity is not None
+    found = search_results(request)
+    return {
+        "quantity": quantity.title,
+        "chosen": request.betas,
+        "values": {
+            row: {f"{beta:g}": [value if math.isfinite(value) else None for value in values] for beta, values in betas.items()}
+            for row, betas in found.items()
+        },
+    }
+
+
+def settings(rows: Sequence[Entries]) -> str:
+    """What the rows share, in a line."""
+    if not rows:
+        return ""
+    parts = []
+    for name, words in (("hidden_sizes", "units"), ("periods", "period"), ("window", "window"), ("betas", "beta")):
+        values = {json.dumps(row["config"]["model"][name]) for row in rows if name != "betas" or row["local_loss"]}
+        if len(values) == 1:
+            value = json.loads(values.pop())
+            text = ("/" if name == "hidden_sizes" else ", ").join(f"{one:g}" for one in value) if name != "window" else value
+            parts += [f"{text} {words}" if name == "hidden_sizes" else f"{words} {text}"] if value else []
+    learning, budgets = rows[0]["config"]["learning"], {json.dumps(row["config"]["budget"]) for row in rows}
+    parts.append(f"batch {learning['batch']}")
+    parts.append(f"{learning['optimizer'].capitalize()} at {learning['learning_rate']:g}")
+    budget = rows[0]["config"]["budget"]
+    if len(budgets) == 1 and budget["sequences"]:
+        parts.append(f"{budget['sequences']:,} sequences a run")
+    elif len(budgets) == 1 and budget["epochs"]:
+        ending = f", ended by {budget['stop_after']} validations without gain" if budget["stop_after"] else ""
+        parts.append(f"at most {budget['epochs']:g} epochs a run{ending}")
+    return "; ".join(parts)
+
+
+# From here on the table is shown, not made.
+
+
+def number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def mean_and_spread(cell: Entries, digits: int) -> str:
+    return "none" if cell["mean"] is None else f"{number(cell['mean'], digits)} ± {number(cell['spread'], digits)}"
+
+
+def published_text(cell: Entries | None) -> str:
+    """The paper's own digits."""
+    if cell is None:
+        return ""
+    return str(cell["words"]) if cell["mean"] is None else f"{cell['mean']} ± {cell['spread']}"
+
+
+def run_text(run: Entries, digits: int) -> str:
+    if "failure" in run:
+        return "failed"
+    if run["value"] is None:
+        return "-"
+    whole = float(run["value"]).is_integer() and digits <= 1
+    text = f"{run['value']:,.0f}" if whole else number(run["value"], digits)
+    return ("≥" if run["at_least"] else "") + text + ("†" if run["again"] else "")
+
+
+def cells_of(table: Entries) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of the table as text."""
+    paper = any(row["source"] for row in table["rows"])
+    heads = ["model", "gradients", "local loss"]
+    for quantity in table["quantities"]:
+        heads += [quantity["title"], "every run", *(["published"] if paper else [])]
+    heads += ["vectors", *(["published"] if paper else []), "MB", "minutes"]
+    lines = []
+    for row in table["rows"]:
+        line = [row["title"], row["gradients"], "yes" if row["local_loss"] else "no"]
+        for quantity in table["quantities"]:
+            cell, digits = row["cells"][quantity["name"]], quantity["digits"]
+            line += [mean_and_spread(cell, digits), ", ".join(run_text(run, digits) for run in cell["runs"])]
+            line += [published_text(cell["published"])] if paper else []
+        memory = row["memory"]
+        line.append("" if memory["paper_count"] is None else f"{memory['paper_count']:,}")
+        line += [str(row["published_memory"] or "")] if paper else []
+        line += [f"{memory['measured_bytes'] / 1e6:.1f}", f"{row['minutes']:.1f}"]
+        lines.append(line)
+    return heads, lines
+
+
+def notes(table: Entries) -> list[str]:
+    """What the signs in the table mean, which seeds were run, and what failed."""
+    seeds = {tuple(row["seeds"]) for row in table["rows"]}
+    listed = " ".join(map(str, next(iter(seeds)))) if len(seeds) == 1 else ""
+    found = [f"Mean ± population standard deviation over the runs; every run in the order of its seed ({listed})."]
+    if not listed:
+        by_row = "; ".join(f"{row['title']}: {' '.join(map(str, row['seeds']))}" for row in table["rows"])
+        found = [f"Mean ± population standard deviation over the runs; seeds of every run: {by_row}."]
+    found.append(
+        "Vectors: by the paper's count, per batch row. MB: measured peak of one update. Minutes: of a run, one thread."
+    )
+    runs = [run for row in table["rows"] for cell in row["cells"].values() for run in cell["runs"]]
+    found += [f"{AT_LEAST}."] if any(run["at_least"] for run in runs) else []
+    found += [f"{AGAIN}."] if any(run["again"] for run in runs) else []
+    for row in table["rows"]:
+        found += [f"{row['title']}, seed {seed}, failed: {why}." for seed, why in row["failures"].items()]
+    return found
+
+
+def markdown(table: Entries) -> str:
+    """The table as a page."""
+    options = f" --profile {table['profile']}" if table["profile"] != "desk" else ""
+    options += (" --grid" if table["grid"] else "") + (f" --scale {table['scale']:g}" if table["scale"] != 1 else "")
+    heads, lines = cells_of(table)
+    parts = [f"# {table['title']}", f"`hrnn reproduce {table['experiment']}{options}`: {table['settings']}."]
+    if table["scale"] != 1:
+        parts.append(f"**Scaled: budgets are {table['scale']:g} times those of the recipe. A trial, not a result.**")
+    parts.append(_grid(heads, lines))
+    parts.append("\n".join(f"- {note}" for note in notes(table)))
+    if table["search"]:
+        parts += ["## Search for beta", _search_text(table["search"])]
+    if table["expectations"]:
+        verdicts = [[one["sentence"], f"**{one['verdict']}**", one["rule"]] for one in table["expectations"]]
+        parts += ["## What was expected", _grid(["expectation", "verdict", "rule, written down before the runs"], verdicts)]
+    parts.append("\n".join(f"- {words}" for words in sorted({_environment(one, table) for one in table["environments"]})))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _search_text(search: Entries) -> str:
+    heads = ["model", *next(iter(search["values"].values()), {}), "chosen"]
+    lines = []
+    for row, betas in search["values"].items():
+        cells = [", ".join("-" if value is None else f"{value:g}" for value in values) for values in betas.values()]
+        lines.append([row, *cells, f"{search['chosen'][row]:g}" if row in search["chosen"] else ""])
+    return f"By beta, {search['quantity']} of seeds that are not reported above.\n\n{_grid(heads, lines)}"
+
+
+def _environment(one: Entries, table: Entries) -> str:
+    return (
+        f"{one['date']}, hrnn {table['hrnn']}, torch {one['torch']}, Python {one['python']}, {one['processor']}, "
+        f"{one['cores']} cores, {one['system']}"
+    )
+
+
+def _grid(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rows = [heads, ["---"] * len(heads), *lines]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+
+
+def terminal(table: Entries) -> list[Grid]:
+    """The table and the verdicts for a terminal."""
+    heads, lines = cells_of(table)
+    scaled = f" (scaled: {table['scale']:g} of the budget, a trial)" if table["scale"] != 1 else ""
+    first = Grid(title=f"{table['title']}, profile {table['profile']}{scaled}", caption="\n".join(notes(table)))
+    first.box, first.header_style, first.caption_justify = None, "bold", "left"
+    for head in heads:
+        first.add_column(head, justify="left" if head in ("model", "gradients", "local loss") else "right")
+    for line in lines:
+        first.add_row(*line)
+    second = Grid("expected", "verdict", box=None, header_style="bold")
+    for one in table["expectations"]:
+        second.add_row(one["sentence"], one["verdict"])
+    return [first, second]
