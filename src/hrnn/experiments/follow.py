@@ -82,7 +82,10 @@ class Table:
             self._live.start()
         else:
             done = self._count("done")
-            self._say(f"{len(self.units)} runs" + (f", {done} of them there already" if done else ""))
+            self._say(
+                f"{len(self.units)} run{'s' if len(self.units) > 1 else ''}"
+                + (f", {done} of them there already" if done else "")
+            )
             self._next = time.monotonic() + LINE_SECONDS
         return self
 

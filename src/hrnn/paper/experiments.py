@@ -44,8 +44,7 @@ class Panel:
     title: str = ""
     rows: tuple[str, ...] = ()
     steps: bool = False  # the value holds until the next record
-    line: float | None = None  # a level to compare with, dotted
-    line_label: str = ""
+    lines: tuple[tuple[float, str], ...] = ()  # levels to compare with, dotted, and what they are
     every_run: bool = False  # one line a run instead of mean and spread
 
 
@@ -192,8 +191,8 @@ DEEP_COPY = Experiment(
     "deep-copy",
     "Deeper hierarchies: copy at one length, three levels",
     (
-        Row("both", "local losses on both lower levels", recipes.deep_both),
-        Row("lowest", "local loss on the lowest level only", recipes.deep_lowest),
+        Row("both", "both losses", recipes.deep_both),
+        Row("lowest", "lowest only", recipes.deep_lowest),
         Row("unlocked", "both, unlocked", recipes.deep_unlocked),
     ),
     (BITS, SOLVED),
@@ -207,8 +206,7 @@ DEEP_COPY = Experiment(
             "recalled_bits_per_character",
             "loss (bits per recalled character)",
             kind="update",
-            line=SOLVED_BITS,
-            line_label="solved",
+            lines=((1.0, "chance"), (SOLVED_BITS, "solved")),
             every_run=True,
         ),
     ),

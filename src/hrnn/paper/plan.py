@@ -10,11 +10,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import hrnn.paper.results as results
 from hrnn.experiments.measuring import bytes_of
 from hrnn.experiments.run import run
 from hrnn.experiments.units import Ending, Engine, Unit
 from hrnn.memory import exact_count, paper_count
-from hrnn.paper import results
 from hrnn.paper.experiments import Experiment, Row, missed
 from hrnn.paper.recipes import BETAS, Profile, complete, with_betas
 from hrnn.paper.results import Result
@@ -67,9 +67,9 @@ class Request:
         """Seed by seed, so that a table can be compared before all of them are done."""
         return [self.unit(row, seed) for seed in seeds for row in rows]
 
-    def searched(self) -> dict[str, dict[float, list[Unit]]]:
+    def searched(self, rows: Sequence[Row]) -> dict[str, dict[float, list[Unit]]]:
         """The runs of the search for beta: by row and beta. gr-HRNN has none; unlocked takes that of ours."""
-        rows = [row for row in self.rows if _has_betas(row.recipe(self.profile)) and row.name != "unlocked"]
+        rows = [row for row in rows if _has_betas(row.recipe(self.profile)) and row.name != "unlocked"]
         return {
             row.name: {
                 beta: [
@@ -89,7 +89,7 @@ def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
     """Run whatever is missing and write down what was found. Returns the request with the betas that a search chose."""
     collect(request)  # what is in the folder must fit, before anything is run
     if request.grid:
-        searched = [unit for betas in request.searched().values() for units in betas.values() for unit in units]
+        searched = [unit for betas in request.searched(request.rows).values() for units in betas.values() for unit in units]
         ending = _run(request, searched, engine)
         if ending.interrupted or ending.failures:
             return request, ending
@@ -188,7 +188,7 @@ def search_results(request: Request) -> dict[str, dict[float, list[float]]]:
     assert quantity is not None
     worst = -math.inf if quantity.higher_is_better else math.inf
     values: dict[str, dict[float, list[float]]] = {}
-    for row, betas in request.searched().items():
+    for row, betas in request.searched(request.experiment.rows).items():
         for beta, units in betas.items():
             runs = [results.read(request.folder, unit, request.setting) for unit in units]
             read = [quantity.read(one.result, one.records) if not one.failure else worst for one in runs if one is not None]

@@ -97,6 +97,6 @@ def _finish(axis: Axes, panel: Panel, batch: int) -> None:
         axis.set_ylim(0, 1.01)
     elif panel.entry in ("solved", "recalled_bits_per_character"):
         axis.set_ylim(bottom=0)
-    if panel.line is not None:
-        axis.axhline(panel.line, color="0.4", linewidth=0.8, linestyle=":")
-        axis.text(0.99, panel.line, panel.line_label, transform=axis.get_yaxis_transform(), ha="right", va="bottom", fontsize=8)
+    for level, words in panel.lines:
+        axis.axhline(level, color="0.4", linewidth=0.8, linestyle=":")
+        axis.text(0.99, level, words, transform=axis.get_yaxis_transform(), ha="right", va="bottom", fontsize=8)

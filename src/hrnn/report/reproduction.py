@@ -103,6 +103,7 @@ def _search(request: Request) -> Entries:
         "values": {
             row: {f"{beta:g}": [value if math.isfinite(value) else None for value in values] for beta, values in betas.items()}
             for row, betas in found.items()
+            if any(betas.values())
         },
     }
 
@@ -159,22 +160,24 @@ def run_text(run: Entries, digits: int) -> str:
 
 
 def cells_of(table: Entries) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of the table as text."""
-    paper = any(row["source"] for row in table["rows"])
+    """Heads and rows of the table as text; the paper's figures where it has some."""
+    rows = table["rows"]
+    compared = {one["name"] for one in table["quantities"] if any(row["cells"][one["name"]]["published"] for row in rows)}
+    counted = any(row["published_memory"] for row in rows)
     heads = ["model", "gradients", "local loss"]
     for quantity in table["quantities"]:
-        heads += [quantity["title"], "every run", *(["published"] if paper else [])]
-    heads += ["vectors", *(["published"] if paper else []), "MB", "minutes"]
+        heads += [quantity["title"], "every run", *(["published"] if quantity["name"] in compared else [])]
+    heads += ["vectors", *(["published"] if counted else []), "MB", "minutes"]
     lines = []
-    for row in table["rows"]:
+    for row in rows:
         line = [row["title"], row["gradients"], "yes" if row["local_loss"] else "no"]
         for quantity in table["quantities"]:
             cell, digits = row["cells"][quantity["name"]], quantity["digits"]
             line += [mean_and_spread(cell, digits), ", ".join(run_text(run, digits) for run in cell["runs"])]
-            line += [published_text(cell["published"])] if paper else []
+            line += [published_text(cell["published"])] if quantity["name"] in compared else []
         memory = row["memory"]
         line.append("" if memory["paper_count"] is None else f"{memory['paper_count']:,}")
-        line += [str(row["published_memory"] or "")] if paper else []
+        line += [str(row["published_memory"] or "")] if counted else []
         line += [f"{memory['measured_bytes'] / 1e6:.1f}", f"{row['minutes']:.1f}"]
         lines.append(line)
     return heads, lines
