@@ -119,7 +119,7 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path):
 
 
 def wait_for(condition, what):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600  # of a machine that may be busy with other things
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
@@ -141,7 +141,7 @@ def test_interrupted_or_killed_it_goes_on_where_it_was(tmp_path, kill):
         os.killpg(process.pid, kill)
     else:
         process.send_signal(kill)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == (130 if kill == signal.SIGINT else -kill), said
     wait_for(lambda: not any(folders.is_locked(place) for place in places), "a child is still at work")
     reached = [last_update(place)["update"] for place in places]
@@ -150,7 +150,7 @@ def test_interrupted_or_killed_it_goes_on_where_it_was(tmp_path, kill):
     checkpoints = [Shelf(place / folders.CHECKPOINTS, 3).updates()[-1] for place in places]
     assert checkpoints == reached  # the children stopped in order, and nothing is lost
     process = begin(tmp_path / "runs", updates)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 0, said
     assert "continues: update" in said
     assert "ours/seed-1 done: update 200" in said

@@ -39,7 +39,7 @@ class Pretended:
             if isinstance(found, str):
                 ending.failures[unit.name] = found
                 continue
-            result = {"sequences": unit.config.budget.sequences, "seconds": 60.0, **found}
+            result = {"sequences": unit.config.budget.sequences, "cpu_seconds": 60.0, **found}
             numbers = {**result.get("test", {}), "solved": result.get("longest_solved_length", 0)}
             (folder / unit.name / JOURNAL).write_text("".join(json.dumps(one) + "\n" for one in records(unit, numbers)))
             (folder / unit.name / folders.RESULT).write_text(json.dumps(result))

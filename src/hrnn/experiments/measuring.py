@@ -29,15 +29,15 @@ def one_update(config: dict[str, Any]) -> tuple[Callable[[], object], Callable[[
 
 
 def seconds_of(config: Config[Any], updates: int = 2) -> float:
-    """Seconds that the fullest batch takes to be learned: the least of a few, after one to warm up."""
+    """Seconds of a core that the fullest batch takes to be learned: the least of a few, after one to warm up."""
     run = _run(config)
     batch = fullest(run)
     learn(run, end_of(batch))
     times = []
     for _ in range(updates):
-        begun = time.perf_counter()
+        begun = time.process_time()
         learn(run, batch)
-        times.append(time.perf_counter() - begun)
+        times.append(time.process_time() - begun)
     return min(times)
 
 

@@ -165,7 +165,9 @@ def ptb_ours(profile: Profile) -> Config[Text]:
 
 
 def ptb_unlocked(profile: Profile) -> Config[Text]:
-    return unlocked(ptb_ours(profile))
+    """Where the data say when levels tick they move after rounds, and a round by default is longer than this window."""
+    config = unlocked(ptb_ours(profile))
+    return replace(config, model=replace(config.model, round_steps=10))
 
 
 def ptb_gr(profile: Profile) -> Config[Text]:

@@ -66,8 +66,8 @@ def _row(request: Request, row: Row, runs: Sequence[Found]) -> Entries:
 
 
 def _seconds(found: Found) -> float:
-    """Both attempts of a run that was given two."""
-    return sum(float(one.result.get("seconds", 0.0)) for one in (found.result, found.first) if one is not None)
+    """In which a core worked for the run, for both attempts where it was given two."""
+    return sum(float(one.result.get("cpu_seconds", 0.0)) for one in (found.result, found.first) if one is not None)
 
 
 def _cell(quantity: Quantity, runs: Sequence[Found], published: PublishedRow | None) -> Entries:
@@ -191,9 +191,7 @@ def notes(table: Entries) -> list[str]:
     if not listed:
         by_row = "; ".join(f"{row['title']}: {' '.join(map(str, row['seeds']))}" for row in table["rows"])
         found = [f"Mean ± population standard deviation over the runs; seeds of every run: {by_row}."]
-    found.append(
-        "Vectors: by the paper's count, per batch row. MB: measured peak of one update. Minutes: of a run, one thread."
-    )
+    found.append("Vectors: by the paper's count, per batch row. MB: measured peak of one update. Minutes: of one core, a run.")
     runs = [run for row in table["rows"] for cell in row["cells"].values() for run in cell["runs"]]
     found += [f"{AT_LEAST}."] if any(run["at_least"] for run in runs) else []
     found += [f"{AGAIN}."] if any(run["again"] for run in runs) else []
