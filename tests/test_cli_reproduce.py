@@ -102,7 +102,7 @@ def test_interrupted(tmp_path, capsys):
 
 
 def test_what_each_would_cost(capsys, tmp_path):
-    code, out, err = hrnn(capsys, "reproduce", "copy", "--list", "--models", "ours", "--seeds", 0, 1, "--jobs", 2)
+    code, out, err = hrnn(capsys, "reproduce", "copy", "--list", "--models", "unlocked", "--seeds", 0, 1, "--jobs", 2)
     assert code == 0
     assert "core-minutes" in out
     assert out.splitlines()[1].split()[0] == "copy"

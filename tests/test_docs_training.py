@@ -31,9 +31,16 @@ def test_training_from_python_as_documented(tmp_path, monkeypatch, capsys):
 
 
 def test_every_documented_option_exists(capsys):
-    documented = "\n".join((DOCS / name).read_text() for name in ("tasks.md", "training.md"))
+    documented = "\n".join((DOCS / name).read_text() for name in ("tasks.md", "training.md", "reproduce.md"))
     for command in re.findall(r"^    hrnn (.+?)(?:  +#.*)?$", documented, re.MULTILINE):
         words = command.split()
         shown = hrnn(capsys, *words[: 2 if words[0] == "train" else 1], "--help")[1]
         for option in re.findall(r"--[a-z-]+", command):
             assert option in shown, f"hrnn {command}: no {option}"
+
+
+def test_an_experiment_from_python_as_documented(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(python_in("reproduce.md").replace("scale=0.01", "scale=0.001"), {})
+    assert capsys.readouterr().out == "{} False\n"
+    assert (tmp_path / "runs" / "python" / "seed-1" / "result.json").exists()

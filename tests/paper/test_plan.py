@@ -101,7 +101,11 @@ def test_the_search_for_beta(copy, monkeypatch):
     searched = [name for name in engine.asked if name.startswith("grid/")]
     assert len(searched) == 2 * 7 * 3  # gr-hrnn has no beta, unlocked takes that of ours
     assert {name.rpartition("-")[2] for name in searched} == {"100", "101", "102"}
-    assert request.betas == {"ours": 1.0, "hrnn": 10.0, "unlocked": 1.0}  # among equals the recipe's own
+    assert request.betas == {
+        "ours": 1.0,
+        "hrnn": 10.0,
+        "unlocked": 1.0,
+    }  # mr-hrnn was not asked for; among equals the recipe's own
     table = table_of(request, collect(request))
     assert {row["name"]: row["config"]["model"]["betas"] for row in table["rows"]} == {
         "ours": [1.0],
@@ -110,6 +114,9 @@ def test_the_search_for_beta(copy, monkeypatch):
         "unlocked": [1.0],
     }
     assert table["search"]["values"]["ours"]["0"] == [0, 0, 0]
+    robust = table["expectations"][-1]
+    assert robust["sentence"].startswith("ours solves the length that fills the window")
+    assert ("length 30 or more" in robust["rule"], robust["verdict"]) == (True, "confirmed")
     assert "| hrnn | 20, 20, 20 |" in markdown(table)
     asked = len(engine.asked)
     reproduce(replace(request, betas={}), engine)

@@ -164,7 +164,8 @@ def list_costs(options: Reproduce) -> int:
         minutes = sum(seconds * updates for seconds, updates in costs.values()) * len(request.seeds) / 60
         rates = [1 / seconds for seconds, _ in costs.values()]
         rate = f"{min(rates):.2g} to {max(rates):.2g}"
-        searched = [costs[row] for row in request.searched(request.rows)] if experiment.chosen_by else []
+        names_searched = request.searched(request.rows) if experiment.chosen_by else {}
+        searched = [costs.get(row) or cost(request.config(experiment.row(row), seed=0)) for row in names_searched]
         grid = minutes + sum(s * n for s, n in searched) * len(BETAS) * len(SEARCH_SEEDS) / 60
         shown = f"{grid:,.0f}" if searched else ""
         made.add_row(name, words, str(runs), f"{minutes:,.0f}", f"{minutes / jobs:,.0f}", rate, shown)

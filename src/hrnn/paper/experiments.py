@@ -9,6 +9,7 @@ from typing import Any
 import hrnn.paper.recipes as recipes
 from hrnn.paper.recipes import NEEDLE_BETAS, Recipe
 from hrnn.paper.rules import Expectation, ahead, best_behind_best, close, every_run, on_par, spread_over
+from hrnn.tasks import Needle
 
 Record = dict[str, Any]
 CHANCE_BITS, SOLVED_BITS = 0.9, 0.15  # at least, at most, per recalled character
@@ -212,6 +213,7 @@ DEEP_COPY = Experiment(
     ),
 )
 
+CHANCE = ((1 / Needle.symbols, "chance"),)
 OURS_BY_BETA = tuple(f"ours-{beta:g}" for beta in NEEDLE_BETAS if beta)
 HRNN_BY_BETA = tuple(f"hrnn-{beta:g}" for beta in NEEDLE_BETAS)
 
@@ -229,8 +231,8 @@ NEEDLE = Experiment(
         spread_over("ours is sensitive to beta", OURS_BY_BETA, "accuracy", at_least=0.2),
     ),
     (
-        Panel("accuracy", "accuracy on validation", title="ours", rows=("ours-0", *OURS_BY_BETA, "unlocked")),
-        Panel("accuracy", "accuracy on validation", title="HRNN", rows=HRNN_BY_BETA),
+        Panel("accuracy", "accuracy on validation", title="ours", rows=("ours-0", *OURS_BY_BETA, "unlocked"), lines=CHANCE),
+        Panel("accuracy", "accuracy on validation", title="HRNN", rows=HRNN_BY_BETA, lines=CHANCE),
     ),
     in_paper=False,
 )
@@ -262,6 +264,7 @@ NEEDLE_LONG = Experiment(
             "accuracy on validation",
             title=f"{steps} steps",
             rows=(f"ours-{steps.replace(',', '')}", f"unlocked-{steps.replace(',', '')}"),
+            lines=CHANCE,
         )
         for steps in LONG
     ),

@@ -24,6 +24,7 @@ from hrnn.training.folder import read_result
 from hrnn.training.network import unrolled
 
 SEARCH_SEEDS = (100, 101, 102)  # of the search for beta; those reported are others
+BORROWED = {"unlocked": "ours", "mr-hrnn-bytes": "mr-hrnn"}  # rows that take the beta of another
 AGAIN = "-from-1"  # at the end of the name of a second attempt
 
 
@@ -68,8 +69,9 @@ class Request:
         return [self.unit(row, seed) for seed in seeds for row in rows]
 
     def searched(self, rows: Sequence[Row]) -> dict[str, dict[float, list[Unit]]]:
-        """The runs of the search for beta: by row and beta. gr-HRNN has none; unlocked takes that of ours."""
-        rows = [row for row in rows if _has_betas(row.recipe(self.profile)) and row.name != "unlocked"]
+        """The runs of the search for beta: by row and beta. gr-HRNN has none, and some rows borrow that of another."""
+        names = {BORROWED.get(row.name, row.name) for row in rows if _has_betas(row.recipe(self.profile))}
+        rows = [row for row in self.experiment.rows if row.name in names]
         return {
             row.name: {
                 beta: [
@@ -207,6 +209,5 @@ def with_chosen(request: Request) -> Request:
         complete_ones = {beta: sign * fmean(values) for beta, values in by_beta.items() if len(values) == len(SEARCH_SEEDS)}
         if complete_ones:
             chosen[row] = max(complete_ones, key=lambda beta: (complete_ones[beta], beta == own))
-    if "ours" in chosen:
-        chosen["unlocked"] = chosen["ours"]
+    chosen.update({row: chosen[other] for row, other in BORROWED.items() if other in chosen})
     return replace(request, betas=chosen)

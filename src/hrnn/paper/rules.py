@@ -5,7 +5,7 @@ Every rule gives one of three verdicts, and says in words what it does; undecide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
@@ -123,3 +123,15 @@ def best_behind_best(sentence: str, rows: tuple[str, ...], others: tuple[str, ..
         "not confirmed"
     )
     return Expectation(sentence, rule, rows + others, quantity, judge)
+
+
+ROBUST = "ours solves the length that fills the window for every beta but 0"
+
+
+def robust_to_beta(by_beta: Mapping[float, Sequence[float]], length: int) -> tuple[str, Verdict]:
+    """The rule in words and its verdict, for the lengths that a search for beta found."""
+    runs = [values for beta, values in by_beta.items() if beta]
+    rule = f"confirmed if every run of the search with a beta above 0 solves length {length} or more; else not confirmed"
+    if any(len(values) < RUNS for values in runs):
+        return rule, "undecided"
+    return rule, "confirmed" if min(min(values) for values in runs) >= length else "not confirmed"

@@ -153,7 +153,7 @@ def _finish(panel: Axes, name: str) -> None:
 
 def shorten_axis(panel: Axes) -> None:
     """Few numbers along the horizontal axis, and short ones."""
-    panel.xaxis.set_major_locator(MaxNLocator(5))
+    panel.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, place: _short(value)))
 
 

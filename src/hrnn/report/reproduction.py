@@ -11,9 +11,10 @@ from typing import Any
 from rich.table import Table as Grid
 
 import hrnn
-from hrnn.paper.experiments import Quantity, Row
+from hrnn.paper.experiments import LENGTH, Quantity, Row
 from hrnn.paper.plan import Found, Request, search_results
 from hrnn.paper.published import PUBLISHED, PublishedRow
+from hrnn.paper.rules import ROBUST, robust_to_beta
 
 Entries = dict[str, Any]
 AGAIN = "† missed the first length of the curriculum and was run again from 1 by 1, at the same budget; its first attempt: none"
@@ -29,6 +30,13 @@ def table_of(request: Request, found: dict[str, list[Found]]) -> Entries:
         cells = [one["cells"][quantity] for one in rows if one["name"] == row]
         return [run["value"] for cell in cells for run in cell["runs"] if run["value"] is not None]
 
+    expectations = [
+        {"sentence": one.sentence, "rule": one.rule, "verdict": one.verdict(values)} for one in experiment.expectations
+    ]
+    if request.grid and experiment.chosen_by is LENGTH:
+        half = (experiment.row("ours").recipe(request.profile).model.window or 0) // 2
+        rule, verdict = robust_to_beta(search_results(request)["ours"], half)
+        expectations.append({"sentence": ROBUST, "rule": rule, "verdict": verdict})
     environments = [one.result.entries["environment"] for runs in found.values() for one in runs]
     return {
         **request.setting,
@@ -37,9 +45,7 @@ def table_of(request: Request, found: dict[str, list[Found]]) -> Entries:
         "settings": settings(rows),
         "quantities": [{"name": one.name, "title": one.title, "digits": one.digits} for one in experiment.quantities],
         "rows": rows,
-        "expectations": [
-            {"sentence": one.sentence, "rule": one.rule, "verdict": one.verdict(values)} for one in experiment.expectations
-        ],
+        "expectations": expectations,
         "search": _search(request) if request.grid else None,
         "environments": [json.loads(text) for text in sorted({json.dumps(one, sort_keys=True) for one in environments})],
     }
