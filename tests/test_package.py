@@ -40,8 +40,10 @@ INSIDE = {
         *("config", "files", "checkpoint", "journal", "folder", "network", "optimizer", "evaluation"),
         *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
     ],
-    "experiments": ["units", "worker", "processes", "follow", "run", "measuring", "__init__"],
-    "report": ["summary", "curves", "__init__"],
+    "experiments": [
+        *("units", "worker", "processes", "cluster", "engines", "follow", "early", "run", "grid", "measuring", "__init__"),
+    ],
+    "report": ["summary", "curves", "sweeps", "__init__"],
     "gradients": [
         "window",
         "objective",

@@ -13,6 +13,7 @@ COMMANDS = {
     "sample": "continue a prompt with a run on text",
     "runs": "a table of the runs in a folder",
     "plot": "learning curves of runs as PNG or SVG",
+    "sweep": "many runs over values of some options, on this machine or on a Ray cluster",
     "demo": "the paper's four models on a small copy task, in minutes",
     "memory": "what a hierarchy and a window need: counted, measured, planned",
 }
