@@ -97,10 +97,12 @@ def connected(address: str | None, cores: int | None) -> Iterator[None]:
     os.environ.update(SETTINGS)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
-        ray.init(address="local", num_cpus=cores, include_dashboard=False, object_store_memory=OBJECT_STORE, **quiet)
-    else:
-        ray.init(address=address, **quiet)
+        quiet |= {"num_cpus": cores, "include_dashboard": False, "object_store_memory": OBJECT_STORE}
     try:
+        try:
+            ray.init(address=address or "local", **quiet)
+        except Exception as error:  # Ray has no error of its own for this
+            raise UserError(f"Ray cannot be started or reached ({_cause(error)})") from None
         yield
     finally:
         ray.shutdown()
@@ -132,7 +134,7 @@ def _run(folder: Path, waiting: list[Unit], jobs: int, follower: Follower) -> En
                 time.sleep(LOOK_SECONDS)
             ending.interrupted = bool(waiting or submitted)
         finally:
-            _stop(folder, submitted, ending, follower)
+            _stop(folder, submitted, seen, ending, follower)
     return ending
 
 
@@ -140,9 +142,7 @@ def _submit(folder: Path, unit: Unit) -> Submitted:
     import ray
 
     threads = unit.config.upkeep.threads
-    task = ray.remote(train_unit).options(
-        name=unit.name, num_cpus=threads, max_retries=RETRIES, retry_exceptions=[KilledError], max_calls=1
-    )
+    task = ray.remote(train_unit).options(name=unit.name, num_cpus=threads, max_retries=RETRIES, retry_exceptions=[KilledError])
     return Submitted(unit, task.remote(str(folder / unit.name), threads, os.getcwd()))
 
 
@@ -183,12 +183,13 @@ def _cause(error: Exception) -> str:
     return lines[-1] if isinstance(cause, KilledError | ImportError) else f"{type(cause).__name__}: {lines[0]}"
 
 
-def _stop(folder: Path, submitted: list[Submitted], ending: Ending, follower: Follower) -> None:
-    """Let every unit finish its update and write a checkpoint."""
+def _stop(folder: Path, submitted: list[Submitted], running: set[str], ending: Ending, follower: Follower) -> None:
+    """Let every unit that is at work finish its update and write a checkpoint."""
     import ray
 
     for one in submitted:
         ray.cancel(one.reference, force=False)
+    submitted = [one for one in submitted if one.unit.name in running]
     deadline = time.monotonic() + STOPPING_SECONDS
     while submitted and time.monotonic() < deadline:
         submitted = _after(folder, submitted, ending, follower, stopping=True)

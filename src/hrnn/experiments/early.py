@@ -46,6 +46,7 @@ class Early:
         self.folder, self.units, self.follower = folder, list(units), follower
         self._running: dict[str, Unit] = {}
         self._judged: set[tuple[str, float]] = set()
+        self._known: dict[tuple[str, float], Score | None] = {}
         self._budgets = {unit.name: batches(unit.config) for unit in units}
         self._next = 0.0
 
@@ -80,7 +81,14 @@ class Early:
             stop_early(self.folder / unit.name, {**asdict(last), "share": passed[-1], "others": others})
 
     def _score(self, unit: Unit, point: float) -> Score | None:
-        """How good a run was at a point of its budget; None if it has not come there."""
+        """How good a run was at a point of its budget; None if it has not come there. Journals can be long: read once."""
+        if (unit.name, point) not in self._known:
+            if self._share(unit, last_update(self.folder / unit.name)) < point:
+                return None
+            self._known[unit.name, point] = self._read_score(unit, point)
+        return self._known[unit.name, point]
+
+    def _read_score(self, unit: Unit, point: float) -> Score | None:
         found = None
         for record in read(self.folder / unit.name):
             score = score_of(unit.config, record)

@@ -16,7 +16,7 @@ class Where:
     """On which machines, and how many runs at a time. A command takes it as a field and calls `engine_of`."""
 
     jobs: int | None = None
-    """Runs side by side; by default as many as there are cores, here or in the cluster, for the --threads of each."""
+    """Runs side by side; by default as many as there are cores, and with --engine ray as many as the cluster has room for."""
     engine: Literal["processes", "ray"] = "processes"
     """processes: on this machine; ray: on a Ray cluster, a local one where there is no --address."""
     address: str | None = None

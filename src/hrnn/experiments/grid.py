@@ -128,7 +128,7 @@ def name_of(values: dict[str, Any]) -> str:
 
 
 def _slug(value: Any) -> str:
-    return re.sub(r"[^\w.+-]+", "-", shown(value).replace(" ", "-")).strip("-.")[-NAME_LENGTH:] or "-"
+    return re.sub(r"[^\w.+-]+", "-", shown(value))[-NAME_LENGTH:]
 
 
 def shown(value: Any) -> str:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130  # as the command line has them
-LOOK_SECONDS = 0.5  # between two looks for that file
+LOOK_SECONDS = 0.2  # between two looks for that file
 
 
 def watch_parent() -> None:
