@@ -31,10 +31,10 @@ def test_training_from_python_as_documented(tmp_path, monkeypatch, capsys):
 
 
 def test_every_documented_option_exists(capsys):
-    documented = "\n".join((DOCS / name).read_text() for name in ("tasks.md", "training.md", "reproduce.md"))
+    documented = "\n".join((DOCS / name).read_text() for name in ("tasks.md", "training.md", "reproduce.md", "sweeps.md"))
     for command in re.findall(r"^    hrnn (.+?)(?:  +#.*)?$", documented, re.MULTILINE):
         words = command.split()
-        shown = hrnn(capsys, *words[: 2 if words[0] == "train" else 1], "--help")[1]
+        shown = hrnn(capsys, *words[: 2 if words[0] in ("train", "sweep") else 1], "--help")[1]
         for option in re.findall(r"--[a-z-]+", command):
             assert option in shown, f"hrnn {command}: no {option}"
 

@@ -40,9 +40,11 @@ INSIDE = {
         *("config", "files", "checkpoint", "journal", "folder", "network", "optimizer", "evaluation"),
         *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
     ],
-    "experiments": ["units", "worker", "processes", "follow", "run", "measuring", "__init__"],
+    "experiments": [
+        *("units", "worker", "processes", "cluster", "engines", "follow", "early", "run", "grid", "measuring", "__init__"),
+    ],
     "paper": ["published", "recipes", "rules", "experiments", "results", "plan", "__init__"],
-    "report": ["summary", "curves", "reproduction", "figures", "__init__"],
+    "report": ["summary", "curves", "sweeps", "reproduction", "figures", "__init__"],
     "gradients": [
         "window",
         "objective",

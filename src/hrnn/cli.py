@@ -14,6 +14,7 @@ COMMANDS = {
     "runs": "a table of the runs in a folder",
     "plot": "learning curves of runs as PNG or SVG",
     "reproduce": "the paper's tables and figures, beside its own numbers",
+    "sweep": "many runs over values of some options, on this machine or on a Ray cluster",
     "demo": "the paper's four models on a small copy task, in minutes",
     "memory": "what a hierarchy and a window need: counted, measured, planned",
 }

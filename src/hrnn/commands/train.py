@@ -52,7 +52,7 @@ hrnn train TASK --help lists the options."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    name, rest = _task_and_rest(list(arguments))
+    name, rest = task_and_rest(list(arguments))
     if name is None:
         first_lines = {name: (task.__doc__ or "").splitlines()[0] for name, task in TASKS.items()}
         print(USAGE.format(tasks="\n".join(f"  {name:8}{line}" for name, line in first_lines.items())))
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     )
 
 
-def _task_and_rest(arguments: list[str]) -> tuple[str | None, list[str]]:
+def task_and_rest(arguments: list[str]) -> tuple[str | None, list[str]]:
     """The name of the task, first or after --task anywhere, and the other arguments."""
     for place, argument in enumerate(arguments):
         if argument == "--task":

@@ -16,12 +16,13 @@ from rich.live import Live
 from rich.table import Table as Grid
 
 import hrnn.training.folder as folders
-from hrnn.experiments.units import Unit
+from hrnn.experiments.units import Unit, stopped_early
 from hrnn.training.journal import JOURNAL
 
 TAIL = 1 << 16  # bytes at the end of a journal in which its last record of updates is looked for
 LIVE_SECONDS, LINE_SECONDS = 1.0, 60.0
 SHOWN = ("length", "solved", "accuracy", "recalled_bits_per_character", "bits_per_character", "loss")
+IDLE = ("waiting", "done", "stopped early")
 NOT_RUNNING = 12  # units of the live table that are not at work
 
 
@@ -72,10 +73,14 @@ class Table:
     def __init__(self, folder: Path, units: Sequence[Unit], console: Console | None = None):
         self.folder, self.units = folder, list(units)
         self.console = console or Console(stderr=True)
-        finished = {unit.name for unit in units if folders.read_result(folder / unit.name) is not None}
-        self.states = {unit.name: "done" if unit.name in finished else "waiting" for unit in units}
+        self.states = {unit.name: self._state(unit) for unit in units}
         self._live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
         self._next = 0.0
+
+    def _state(self, unit: Unit) -> str:
+        if folders.read_result(self.folder / unit.name) is not None:
+            return "done"
+        return "stopped early" if stopped_early(self.folder / unit.name) is not None else "waiting"
 
     def __enter__(self) -> Table:
         if self._live:
@@ -126,17 +131,18 @@ class Table:
         for name in ("updates", "of budget", "minutes"):
             made.add_column(name, justify="right")
         made.add_column("")
-        idle = [unit.name for unit in self.units if self.states[unit.name] in ("waiting", "done")]
+        idle = [unit.name for unit in self.units if self.states[unit.name] in IDLE]
         waiting = [name for name in idle if self.states[name] == "waiting"][: NOT_RUNNING // 2]
-        finished = [name for name in idle if self.states[name] == "done"][len(waiting) - NOT_RUNNING :]
+        finished = [name for name in idle if self.states[name] != "waiting"][len(waiting) - NOT_RUNNING :]
         for unit in self.units:
             state = self.states[unit.name]
-            if state in ("waiting", "done") and unit.name not in (*waiting, *finished):
+            if state in IDLE and unit.name not in (*waiting, *finished):
                 continue
             now = standing(self.folder, unit)
             share = "" if now.share is None or not now.update else f"{now.share:.0%}"
             made.add_row(unit.name, state, f"{now.update:,}", share, f"{now.seconds / 60:.1f}", now.numbers)
-        made.caption = f"{self._count('done')} of {len(self.units)} done, {self._count('waiting')} waiting"
+        early = f", {count} stopped early" if (count := self._count("stopped early")) else ""
+        made.caption = f"{self._count('done')} of {len(self.units)} done{early}, {self._count('waiting')} waiting"
         return made
 
     def _count(self, state: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,13 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hrnn.experiments.units import Ending, Engine, Follower, Unit
+import hrnn.training.folder as folders
+from hrnn.experiments.units import Ending, Engine, Follower, Unit, stopped_early
 from hrnn.experiments.worker import DONE, INTERRUPTED
-from hrnn.training.folder import is_locked
 from hrnn.training.stop import Stop
 
 LOG = "log.txt"  # in the folder of a unit: what its process said on standard error
 LOOK_SECONDS = 0.2
+FULL = 1 << 16  # bytes left on a disk that count as none
 BUSY_SECONDS = 120.0  # how long to wait for a process of an earlier call that is still writing its last checkpoint
 STOPPING_SECONDS = 600.0  # how long a unit may take to finish its update when it is told to stop
 
@@ -45,11 +47,10 @@ def _run(folder: Path, waiting: list[Unit], jobs: int, follower: Follower) -> En
             while (waiting or running) and not stop.reason:
                 patient = time.monotonic() - since < BUSY_SECONDS
                 # A unit that is locked belongs to a process that is about to end: others go first.
-                ready = [unit for unit in waiting if not (patient and is_locked(folder / unit.name))]
+                ready = [unit for unit in waiting if not (patient and folders.is_locked(folder / unit.name))]
                 for unit in ready[: jobs - len(running)]:
                     waiting.remove(unit)
-                    running.append(Child(unit, _launch(folder, unit)))
-                    follower.changed(unit, "running")
+                    _begin(folder, unit, running, ending, follower)
                 running = [child for child in running if not _ended(folder, child, ending, follower)]
                 follower.look()
                 time.sleep(LOOK_SECONDS)
@@ -59,15 +60,24 @@ def _run(folder: Path, waiting: list[Unit], jobs: int, follower: Follower) -> En
     return ending
 
 
-def _launch(folder: Path, unit: Unit) -> subprocess.Popen[bytes]:
+def _begin(folder: Path, unit: Unit, running: list[Child], ending: Ending, follower: Follower) -> None:
+    try:
+        running.append(Child(unit, launch(folder / unit.name, unit.config.upkeep.threads)))
+        follower.changed(unit, "running")
+    except OSError as error:
+        ending.failures[unit.name] = f"cannot be started: {error}"
+        follower.changed(unit, f"failed: {ending.failures[unit.name]}")
+
+
+def launch(place: Path, threads: int) -> subprocess.Popen[bytes]:
     """A process group of its own: the terminal's Ctrl-C reaches the parent, and a child through the parent only, once."""
-    with open(folder / unit.name / LOG, "ab") as log:
+    with open(place / LOG, "ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "hrnn.experiments.worker", str(folder / unit.name)],
+            [sys.executable, "-m", "hrnn.experiments.worker", str(place)],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env={**os.environ, "OMP_NUM_THREADS": str(unit.config.upkeep.threads)},
+            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
             process_group=0,
         )
 
@@ -79,16 +89,26 @@ def _ended(folder: Path, child: Child, ending: Ending, follower: Follower, *, st
         return False
     assert child.process.stdin is not None
     child.process.stdin.close()
-    if code == DONE:
-        follower.changed(child.unit, "done")
-    elif stopping and code in (INTERRUPTED, -signal.SIGTERM, -signal.SIGKILL):
-        follower.changed(child.unit, "stopped")
-    else:
-        why = last_line(folder / child.unit.name / LOG)
-        sentence = f"killed by signal {-code}" if code < 0 else "stopped by a signal" if code == INTERRUPTED else why
-        ending.failures[child.unit.name] = sentence
-        follower.changed(child.unit, f"failed: {sentence}")
+    note_end(folder, child.unit, code, last_line(folder / child.unit.name / LOG), ending, follower, stopping=stopping)
     return True
+
+
+def note_end(
+    folder: Path, unit: Unit, code: int, said: str, ending: Ending, follower: Follower, *, stopping: bool = False
+) -> None:
+    """What the exit code of a worker means; said: its last words."""
+    if code == DONE or folders.read_result(folder / unit.name) is not None:  # a signal may come after the end
+        state = "done"
+    elif stopped_early(folder / unit.name) is not None:
+        state = "stopped early"
+    elif stopping and code in (INTERRUPTED, -signal.SIGTERM, -signal.SIGKILL):
+        state = "stopped"
+    else:
+        ending.failures[unit.name] = (
+            f"killed by signal {-code}" if code < 0 else "stopped by a signal" if code == INTERRUPTED else said
+        )
+        state = f"failed: {ending.failures[unit.name]}"
+    follower.changed(unit, state)
 
 
 def _stop(folder: Path, running: list[Child], ending: Ending, follower: Follower) -> None:
@@ -106,9 +126,11 @@ def _stop(folder: Path, running: list[Child], ending: Ending, follower: Follower
 
 
 def last_line(path: Path) -> str:
-    """The last line of a log that says something."""
+    """The last line of a log that says something; a full disk may have kept it from saying why."""
     try:
+        if shutil.disk_usage(path.parent).free < FULL:
+            return f"{path.parent} is on a full disk; make room, and the same command goes on"
         lines = path.read_text(errors="replace").strip().splitlines()
-    except OSError:
-        lines = []
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror or error}"
     return lines[-1].strip() if lines else "no message"

@@ -8,19 +8,32 @@ from pathlib import Path
 import hrnn.training.folder as folders
 from hrnn.experiments.follow import Table
 from hrnn.experiments.processes import processes
-from hrnn.experiments.units import Ending, Engine, Follower, Unit, prepare
+from hrnn.experiments.units import Ending, Engine, Follower, Unit, go_on, prepare, stopped_early
 from hrnn.training.files import make_folder
 
 
-def run(folder: Path, units: Sequence[Unit], engine: Engine | None = None, follower: Follower | None = None) -> Ending:
+def run(
+    folder: Path,
+    units: Sequence[Unit],
+    engine: Engine | None = None,
+    follower: Follower | None = None,
+    *,
+    leave_stopped: bool = False,
+) -> Ending:
     """Train every unit to its end, in this order: what is half done is continued, what is finished is left alone.
 
     A folder that holds a run with other options is refused before anything is done. One process at a time may work in
     `folder`.
+
+    leave_stopped: units that were stopped early stay so; otherwise they go on like all others
     """
     make_folder(folder)
     with folders.locked(folder):
         missing = prepare(folder, units)
+        if leave_stopped:
+            missing = [unit for unit in missing if stopped_early(folder / unit.name) is None]
+        for unit in missing:
+            go_on(folder / unit.name)
         if not missing:
             return Ending()
         if follower is not None:

@@ -11,7 +11,10 @@ from typing import Any, Protocol
 import hrnn.training.folder as folders
 from hrnn.errors import UserError
 from hrnn.training.config import Config, Upkeep, to_json
+from hrnn.training.files import write_whole
 from hrnn.training.loop import check
+
+EARLY = "stopped-early.json"  # in the folder of a unit that was losing: why it goes no further, though it could
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Follower(Protocol):
     """What an engine tells while it works, for a table of progress and for whoever wants to know."""
 
     def changed(self, unit: Unit, state: str) -> None:
-        """A unit is now "running", "stopped" (to be continued), "done", or "failed: why"."""
+        """A unit is now "running", "stopped" (to be continued), "stopped early", "done", or "failed: why"."""
 
     def look(self) -> None:
         """Called several times a second; how far a run is stands in its journal."""
@@ -68,6 +71,27 @@ def prepare(folder: Path, units: Sequence[Unit]) -> list[Unit]:
     for unit in new:
         folders.create(folder / unit.name, unit.config, overwrite=False)
     return [unit for unit in units if folders.read_result(folder / unit.name) is None]
+
+
+def stop_early(place: Path, why: dict[str, Any]) -> None:
+    """Tell the process that works on a unit, wherever it is, to stop with a checkpoint; the unit stays stopped."""
+    write_whole(place / EARLY, json.dumps(why, indent=2).encode() + b"\n")
+
+
+def stopped_early(place: Path) -> dict[str, Any] | None:
+    """Why a unit goes no further; None if it does, or has come to its end after all."""
+    try:
+        why = dict(json.loads((place / EARLY).read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{place / EARLY} cannot be read ({error}); remove it to let the run go on") from None
+    return None if (place / folders.RESULT).exists() else why
+
+
+def go_on(place: Path) -> None:
+    """Forget that a unit was stopped early."""
+    (place / EARLY).unlink(missing_ok=True)
 
 
 def differences(there: Config[Any], here: Config[Any], ignored: Sequence[str] = ()) -> str:

@@ -2,6 +2,7 @@
 
 Standard input is a pipe that only the parent can write to and never does. When it closes the parent is gone, however it
 went, and the unit stops as on SIGTERM: with a checkpoint, so that nobody finds the folder busy or the machine at work.
+It stops likewise when a file in the folder says that the run is losing: whoever decides that may be on another machine.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130  # as the command line has them
+LOOK_SECONDS = 0.2  # between two looks for that file
 
 
 def watch_parent() -> None:
@@ -20,12 +23,20 @@ def watch_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def watch_for(file: Path) -> None:
+    while not file.exists():
+        time.sleep(LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def main(folder: Path) -> int:
     """Begin or continue the run of the folder; what went wrong is the last line on standard error."""
     from hrnn.errors import DivergedError, UserError
+    from hrnn.experiments.units import EARLY
     from hrnn.training.loop import train
     from hrnn.training.progress import Warnings
 
+    threading.Thread(target=watch_for, args=(folder / EARLY,), daemon=True).start()
     try:
         outcome = train(folder, progress=Warnings())
     except UserError as error:
