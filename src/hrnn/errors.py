@@ -7,3 +7,7 @@ class UserError(ValueError):
 
 class DivergedError(Exception):
     """The loss, or a weight, is no longer a number."""
+
+
+class LostError(Exception):
+    """Another process of the job is gone, or does not answer."""
