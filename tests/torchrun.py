@@ -22,6 +22,8 @@ def environment(**variables: str) -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | variables
 
 
-def torchrun(*arguments: object, timeout: float = 600, **options) -> subprocess.CompletedProcess:
+def torchrun(*arguments: object, timeout: float = 600, variables: dict | None = None, **options) -> subprocess.CompletedProcess:
     """Run to the end; whoever waits for it longer than `timeout` has found a hang."""
-    return subprocess.run(command(*arguments, **options), env=environment(), capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(
+        command(*arguments, **options), env=environment(**(variables or {})), capture_output=True, text=True, timeout=timeout
+    )

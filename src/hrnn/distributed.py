@@ -10,6 +10,7 @@ Every wait has a limit: where a process is gone or does not answer in time, the 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -207,7 +208,7 @@ class Group:
         if self._store is None:
             return True
         try:
-            return int(self._store.add("hrnn/spoken", 1)) == 1
+            return int(self._store.add("spoken", 1)) == 1
         except RuntimeError:  # the store went with the process that held it
             return True
 
@@ -217,11 +218,12 @@ class Group:
             yield
         except RuntimeError as error:  # torch says no more than that
             late = "timed out" in str(error).lower() or "timeout" in str(error).lower()
-            why = f"one of them did not answer within {self.timeout:g} s" if late else "one of them is gone"
-            raise LostError(f"process {self.rank} cannot go on without the {self.size - 1} others: {why}") from error
+            why = f"did not answer within {self.timeout:g} s" if late else "is gone"
+            raise LostError(f"process {self.rank} cannot go on: another of the {self.size} processes {why}") from error
 
 
 ALONE = Group()
+_joined = itertools.count()  # how often this process has joined, as all others have
 
 
 @contextmanager
@@ -239,6 +241,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Group]:
         return
     try:
         store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
+        store = dist.PrefixStore(f"hrnn/{next(_joined)}", store)  # nothing left there by a group of before
         gpus = torch.cuda.is_available() and dist.is_nccl_available()
         if gpus:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
