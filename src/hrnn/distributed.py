@@ -241,7 +241,8 @@ def join(timeout: float = TIMEOUT) -> Iterator[Group]:
         return
     try:
         store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
-        store = dist.PrefixStore(f"hrnn/{next(_joined)}", store)  # nothing left there by a group of before
+        # Nothing there that a group of before has left: torchrun keeps the store when it starts the job again.
+        store = dist.PrefixStore(f"hrnn/{restarts()}/{next(_joined)}", store)
         gpus = torch.cuda.is_available() and dist.is_nccl_available()
         if gpus:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
@@ -280,7 +281,10 @@ def _cannot_join(error: Exception, timeout: float) -> Exception:
         return UserError(f"{where} is in use by another program; choose another port (torchrun --master-port, or MASTER_PORT)")
     if isinstance(error, ValueError):
         return UserError(f"the processes cannot find each other: {text}")
-    return LostError(f"the {os.environ.get('WORLD_SIZE')} processes did not meet at {where} within {timeout:g} s")
+    return LostError(
+        f"the {os.environ.get('WORLD_SIZE')} processes could not meet at {where} (limit {timeout:g} s); were all started, and "
+        "can all reach it?"
+    )
 
 
 def _as_tensor(content: bytes) -> Tensor:

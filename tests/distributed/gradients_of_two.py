@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from hrnn.state import State
 from tests.cells import MinimalGRU
 
 STEPS, BATCH = 24, 4
+EXAMPLE = Path(__file__).parents[2] / "docs" / "distributed.md"
 HIERARCHIES = {
     "fixed": ([3, 4], [4], "lstm"),
     "three levels": ([3, 4, 5], [2, 3], "gru"),
@@ -155,8 +157,10 @@ def verbs(group: Group) -> dict:
 
 def main() -> None:
     torch.set_num_threads(1)
+    example: dict = {}
+    exec(re.search(r"```python\n(.*?)```", EXAMPLE.read_text(), re.DOTALL)[1], example)
     with join(timeout=60) as group:
-        found = {}
+        found = {"example": example["losses"]}
         for method, hierarchy, data in CASES:
             found[f"{method}, {hierarchy}, {data}"] = compared(group, method, hierarchy, data)
         found["verbs"] = verbs(group)

@@ -112,5 +112,5 @@ def test_a_port_in_use_and_a_meeting_place_where_nobody_is(tmp_path, monkeypatch
         assert f"127.0.0.1:{port} is in use by another program; choose another port" in capsys.readouterr().err
     monkeypatch.setenv("RANK", "1")
     assert main(options) == 1
-    assert f"the 2 processes did not meet at 127.0.0.1:{port} within 1 s" in capsys.readouterr().err
+    assert f"the 2 processes could not meet at 127.0.0.1:{port} (limit 1 s)" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -7,6 +7,7 @@ import torch
 
 from hrnn.distributed import ALONE, Group, join
 from hrnn.errors import UserError
+from tests.test_docs_training import python_in
 from tests.torchrun import ROOT, torchrun
 
 
@@ -53,6 +54,13 @@ def test_what_the_group_collects_is_the_same_everywhere(found):
         assert verbs["mixed"] == [[1.0, 1.0], [1.0, 1.0, 1.0], None]
     assert found[0]["verbs"]["parts"] == [[0], 0]
     assert found[1]["verbs"]["parts"] == [[1, 2], 1]
+
+
+def test_the_documented_loop_is_the_same_with_two_processes(found, capsys):
+    example: dict = {}
+    exec(python_in("distributed.md"), example)
+    assert found[0]["example"] == found[1]["example"] == pytest.approx(example["losses"], rel=1e-4)
+    assert example["losses"][-1] < example["losses"][0]
 
 
 def test_alone_nothing_changes(monkeypatch):
