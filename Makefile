@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # One thread a process: tests run side by side, and two OpenMP threads on a busy machine can be far slower than one.
 export OMP_NUM_THREADS = 1
 
-.PHONY: test demo bench memory growth million planner trainer clean
+.PHONY: test demo bench memory growth million planner trainer scaling clean
 
 CONFIG ?=
 RESULTS := benchmarks/results
@@ -42,6 +42,11 @@ planner: $(INSTALLED)
 # What the trainer costs beside the bare engine
 trainer: $(INSTALLED)
 	$(BIN)/python -m benchmarks.trainer --json $(RESULTS)/trainer.json
+
+# Updates with one and two processes and the constants of the cost model; needs a quiet machine with two free cores
+scaling: $(INSTALLED)
+	$(BIN)/python -m benchmarks.scaling --json $(RESULTS)/scaling.json
+	$(BIN)/python -m benchmarks.scaling_model $(RESULTS)/scaling.json --write docs/scaling.md
 
 # Time and memory against window and depth
 growth: $(INSTALLED)

@@ -20,6 +20,7 @@ ORDER = [
     "segments",
     "decoders",
     "state",
+    "distributed",
     "checks",
     "forward",
     "hierarchy",

@@ -30,7 +30,7 @@ _HOMES = {
     "Chunk": "hrnn.gradients",
     "Updates": "hrnn.gradients",
 }
-_MODULES = ("cells", "gradients", "memory")
+_MODULES = ("cells", "distributed", "gradients", "memory")
 
 __all__ = ["HRNN", "Chunk", "Full", "Given", "Restricted", "Result", "State", "Tokens", "Updates"]
 

@@ -6,6 +6,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from hrnn.errors import is_first_process
+
 COMMANDS = {
     "train": "learn a task, in a new run",
     "resume": "continue a run exactly where it stopped",
@@ -57,13 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_command(name: str, arguments: list[str]) -> int:
     module = importlib.import_module(f"hrnn.commands.{name}")
     # Errors are imported with the command, which needs torch anyway, or not at all.
-    from hrnn.errors import DivergedError, UserError
+    from hrnn.errors import DivergedError, LostError, UserError
 
     try:
         return int(module.main(arguments))
     except UserError as error:
         return complain(str(error))
-    except DivergedError as error:
+    except (DivergedError, LostError) as error:
         print(f"hrnn: {error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
@@ -75,5 +77,6 @@ def run_command(name: str, arguments: list[str]) -> int:
 
 
 def complain(sentence: str) -> int:
-    print(f"hrnn: {sentence}", file=sys.stderr)
+    if is_first_process():
+        print(f"hrnn: {sentence}", file=sys.stderr)
     return MISTAKE

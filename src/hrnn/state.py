@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,21 @@ class State:
         if rows.dtype == torch.bool:
             rows = rows.nonzero()[:, 0]
         return self._map(lambda t: t[rows], lambda t: t[rows], lambda t: t[:, rows])
+
+    @staticmethod
+    def together(states: Sequence[State]) -> State:
+        """The rows of several states as one, in that order; `select` takes them apart again."""
+        first = states[0]
+        clocks = [state.clock for state in states]
+        return State(
+            tuple(
+                tuple(torch.cat(parts) for parts in zip(*cells, strict=True))
+                for cells in zip(*(state.cells for state in states), strict=True)
+            ),
+            Clock(**{name: torch.cat([getattr(clock, name) for clock in clocks]) for name in (*_CLOCK, "ticked")}),
+            torch.cat([state.row for state in states]),
+            tuple(torch.cat([state.history[i] for state in states], 1) for i in range(len(first.history))),
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it as named tensors, for a checkpoint; `from_tensors` is the way back."""

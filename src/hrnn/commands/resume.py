@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from hrnn.commands.options import parse
 from hrnn.commands.train import follow
+from hrnn.distributed import TIMEOUT, Group
 from hrnn.training import folder as folders
 from hrnn.training.loop import Outcome, train
 from hrnn.training.progress import suitable
@@ -33,24 +35,35 @@ class Resume:
     """A new budget in passes over the data."""
     minutes: float | None = None
     """Stop after so long, to be continued again."""
+    timeout: float = TIMEOUT
+    """Under torchrun: seconds that a process waits for the others before it gives up."""
     json: bool = False
     """Print the result as JSON."""
 
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(Resume, "resume", arguments)
-    return follow(options.run, options.json, lambda: _resume(options))
+    return follow(options.run, options.json, options.timeout, lambda group: _resume(options, group))
 
 
-def _resume(options: Resume) -> Outcome:
+def _resume(options: Resume, group: Group) -> Outcome:
+    group.compare({name: str(value) for name, value in asdict(options).items()})
+    result = json.loads(group.spread(json.dumps(_prepare(options)).encode() if group.first else None))
+    if result is not None:
+        return Outcome(None, result)
+    progress = suitable() if group.first else None
+    return train(options.run, group=group, minutes=options.minutes, progress=progress)
+
+
+def _prepare(options: Resume) -> dict[str, Any] | None:
+    """Give the run its new budget; the result of one that is finished and gets none."""
     config = folders.read_config(options.run)
     result = folders.read_result(options.run)
     wanted = {name: getattr(options, name) for name in ("updates", "sequences", "epochs")}
     wanted = {name: value for name, value in wanted.items() if value is not None}
-    if result is not None and not wanted:
-        return Outcome(None, result)
     if wanted:
         # A budget replaces the old one as a whole: what is not named sets no limit.
         budget = replace(config.budget, **{"updates": None, "sequences": None, "epochs": None, **wanted})
         folders.extend(options.run, replace(config, budget=budget))
-    return train(options.run, minutes=options.minutes, progress=suitable())
+        result = None
+    return result

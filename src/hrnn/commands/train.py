@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
 
 from hrnn.commands.options import parse
-from hrnn.errors import DivergedError, UserError
+from hrnn.distributed import TIMEOUT, Group, join
+from hrnn.errors import DivergedError, LostError, UserError
 from hrnn.tasks import TASKS, Task, name_of, task_named
 from hrnn.training.config import SUGGESTED, Budget, Config, Learning, Model, TaskT, Upkeep
 from hrnn.training.loop import Outcome, start
@@ -28,6 +29,8 @@ class Place:
     """Replace a run that is in that folder."""
     minutes: float | None = None
     """Stop after so long, to be continued with hrnn resume."""
+    timeout: float = TIMEOUT
+    """Under torchrun: seconds that a process waits for the others before it gives up."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -42,6 +45,7 @@ class Train(Generic[TaskT]):
     upkeep: Upkeep = field(default_factory=Upkeep)
 
 
+ADVICE = "Try a lower --learning-rate, --clip 1 or --warmup 100"
 USAGE = """\
 usage: hrnn train TASK [OPTIONS], or hrnn train --task module:Name [OPTIONS] for a task of your own
 
@@ -63,11 +67,13 @@ def main(arguments: Sequence[str]) -> int:
     config = Config(options.task, options.model, options.learning, options.budget, options.upkeep)
     short = name_of(options.task).rpartition(":")[2].lower()
     folder = options.place.run or Path("runs") / f"{short}-{config.model.model}-{config.upkeep.seed}"
-    return follow(
-        folder,
-        options.place.json,
-        lambda: start(config, folder, overwrite=options.place.overwrite, minutes=options.place.minutes, progress=suitable()),
-    )
+    place = options.place
+
+    def work(group: Group) -> Outcome:
+        progress = suitable() if group.first else None
+        return start(config, folder, overwrite=place.overwrite, group=group, minutes=place.minutes, progress=progress)
+
+    return follow(folder, place.json, place.timeout, work)
 
 
 def task_and_rest(arguments: list[str]) -> tuple[str | None, list[str]]:
@@ -100,14 +106,22 @@ def _train_type(kind: type[Task]) -> type[Train[Any]]:
     return found
 
 
-def follow(folder: Path, as_json: bool, work: Any) -> int:
-    """Do the work and say how it ended; returns the exit code."""
-    try:
-        outcome: Outcome = work()
-    except DivergedError as error:
-        raise DivergedError(
-            f"{error}; the last good checkpoint is in {folder}. Try a lower --learning-rate, --clip 1 or --warmup 100"
-        ) from None
+def follow(folder: Path, as_json: bool, timeout: float, work: Callable[[Group], Outcome]) -> int:
+    """Do the work, with the processes that torchrun started if it did, and say how it ended; returns the exit code."""
+    with join(timeout) as group:
+        try:
+            outcome = work(group)
+        except (UserError, DivergedError, LostError) as error:
+            if isinstance(error, DivergedError):
+                error = DivergedError(f"{error}; the last good checkpoint is in {folder}. {ADVICE}")
+            if group.size == 1:
+                raise error from None
+            if group.speaks():
+                print(f"hrnn: {error}", file=sys.stderr, flush=True)
+            # Leave at once: the others are not waited for, they notice.
+            raise SystemExit(2 if isinstance(error, UserError) else 1) from None
+    if not group.first:
+        return 130 if outcome.stopped == "interrupted" else 0
     if outcome.stopped:
         print(f"stopped ({outcome.stopped}); continue with: hrnn resume {folder}", file=sys.stderr)
         if as_json:

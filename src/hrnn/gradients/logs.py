@@ -138,7 +138,9 @@ class BuiltinLog(Log):
         records, the first ones, ran with the weights from before the last move."""
         carry = [self.hidden.new_zeros(order.shape[1], self.cell.hidden_size) for _ in self.state]
         given = (first, parent, above, d_inputs)
-        if older is None:
+        if older is not None:  # of those that are swept now: an unfinished segment may have more
+            older = older.minimum((order >= 0).sum(0))
+        if older is None or not bool(older.any()):
             self._sweep(order, carry, self.weights, *given)
             return
         # First what ran with the new weights, all rows starting in line; then what ran with the old ones, ending in line.

@@ -79,8 +79,14 @@ class Restricted:
             raise ValueError(
                 "local_weight is needed for updates within a window that comes as an iterator; give 1/(steps * batch)"
             )
+        if updates is not None and updates.group.size > 1 and weight is None:
+            raise ValueError(
+                "weight is needed where several processes update together; give weight=1/targets and "
+                "local_weight=1/(steps * batch) of the whole batch"
+            )
         mover = Mover(updates, len(model.cells), window.local_weight, window.state.batch)
         position = phase(model, window.state.clock) if window.in_phase else None
+        position = mover.together(position, len(model.periods))
         if position is not None:
             after = Dense(window, objective, position, on_segment, mover).run()
         else:

@@ -93,6 +93,7 @@ class Rounds:
         elif chunk.reset is not None:
             position = torch.full_like(position, -1)
         in_phase = all(self.advance) and chunk.lengths is None and bool(((position == position[0]) & (position >= 0)).all())
+        in_phase = self.mover.together(position[0].tolist() if in_phase else None, len(self.periods)) is not None
         size = reach_of(self.periods[0]) if in_phase and self.periods else self.round_steps
         start = 0
         stop = min(steps, size - int(position[0, 0]) % size if in_phase and self.periods else size)
@@ -297,12 +298,11 @@ class Rounds:
         that began before the last move is still unfinished, the level waits for the next round."""
         log, updates = self.logs[level], self.mover.updates
         assert updates is not None
-        if not final and bool((self.records[level].version < log.version).any()):
-            return
+        waits = not final and bool((self.records[level].version < log.version).any())
         own = set(log.cell.parameters())
         others = [p for p in updates.parameters[level] if p not in own]
         gathered = self.objective.gathered
-        if self.mover.move(level, self.steps, lambda: {**log.gradients(), **gathered.take(others)}, final):
+        if self.mover.move(level, self.steps, lambda: {**log.gradients(), **gathered.take(others)}, final, waits):
             log.moved()
 
     def _state(self) -> State:

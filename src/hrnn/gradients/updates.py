@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hrnn.distributed import ALONE, Group
 from hrnn.gradients.objective import laid_out_as
 from hrnn.hierarchy import HRNN
 
@@ -25,7 +26,9 @@ class Updates:
                 segment is the window. Where rows tick at different times it counts rounds (`Restricted(round_steps=...)`)
     clip:       the largest norm of a level's gradient, for all levels or a list; None: no clipping
     after:      called with (level, optimizer) after each move: learning-rate schedules, weight averaging
-    rows:       rows of the whole batch, where this process has only some of them
+    group:      `hrnn.distributed.Group`: the processes that share the batch. Gradients are added up over them at every move,
+                levels move at the same steps in all; `weight` and `local_weight` must be those of the whole batch
+    rows:       rows of the whole batch; by default as many as this process has, in every process of the group
 
     A loss counts for the mean over the steps since its level's last move. A parameter that got no gradient since then is not
     moved. At the end of a window everything moves that has not. A failure in mid-window leaves what has moved by then.
@@ -40,6 +43,7 @@ class Updates:
         every: int | Sequence[int | None] | None = 1,
         clip: float | Sequence[float | None] | None = None,
         after: Callable[[int, torch.optim.Optimizer], None] | None = None,
+        group: Group = ALONE,
         rows: int | None = None,
     ):
         levels = len(model.cells)
@@ -47,7 +51,7 @@ class Updates:
         self.clip: list[float | None] = _each("clip", clip, levels)
         if any(n is not None and n < 1 for n in self.every):
             raise ValueError(f"every is {every}; a level moves after at least 1 segment, or, with None, once a window")
-        self.after, self.rows = after, rows
+        self.after, self.group, self.rows = after, group, rows
         self.parameters: list[list[nn.Parameter]] = [list(cell.parameters()) for cell in model.cells]
         for level, decoder in enumerate(model.decoders or []):
             self.parameters[level] += list(decoder.parameters())
@@ -64,7 +68,8 @@ class Updates:
         self.moves = [0] * levels  # how often each level has moved
 
     def move(self, level: int, gradients: dict[Tensor, Tensor], scale: float | None) -> None:
-        """Move a level by these gradients, times `scale`; parameters without one stay."""
+        """Move a level by the sum of all processes' gradients, times `scale`; parameters without one stay."""
+        gradients = self.group.summed(self.parameters[level], gradients)
         for parameter in self.parameters[level]:
             gradient = gradients.get(parameter)
             if gradient is not None and parameter.requires_grad:
@@ -96,10 +101,16 @@ class Mover:
 
     def __init__(self, updates: Updates | None, levels: int, share: float, batch: int):
         self.updates, self.share = updates, share
-        self.rows = updates.rows if updates is not None and updates.rows is not None else batch
+        self.group = ALONE if updates is None else updates.group
+        self.rows = updates.rows if updates is not None and updates.rows is not None else batch * self.group.size
         self.closed = [0] * levels  # segments or rounds since the level's last move
         self.moved_at = [0] * levels
         self.touched = [False] * levels  # has a loss reached the level since then?
+
+    def together(self, position: list[int] | None, levels: int) -> list[int] | None:
+        """Where the rows of this process are in their periods, if those of all processes are there; they then move together."""
+        agreed = self.group.same(position is not None, *(position or [0] * levels))
+        return position if agreed else None
 
     def due(self, level: int) -> bool:
         """Called when a segment, or a round, is over: does the level move now?"""
@@ -109,10 +120,13 @@ class Mover:
         every = self.updates.every[level]
         return every is not None and self.closed[level] >= every
 
-    def move(self, level: int, step: int, gradients: Callable[[], dict[Tensor, Tensor]], final: bool) -> bool:
-        """Move a level whose gradients reach up to `step`, if it has any. Were there any?"""
+    def move(
+        self, level: int, step: int, gradients: Callable[[], dict[Tensor, Tensor]], final: bool, waits: bool = False
+    ) -> bool:
+        """Move a level whose gradients reach up to `step`, if a process has any and none waits. Has it moved?"""
         assert self.updates is not None
-        if not self.touched[level]:
+        waits, touched = self.group.any(waits, self.touched[level])
+        if waits or not touched:
             return False
         steps = step - self.moved_at[level]
         whole = final and self.moved_at[level] == 0

@@ -41,6 +41,11 @@ class Window:
     def steps(self) -> int:
         return self.x.shape[0]
 
+    def only(self, rows: slice) -> Window:
+        """Some of its rows."""
+        mask, boundaries = (None if value is None else value[:, rows] for value in (self.mask, self.boundaries))
+        return Window(self.x[:, rows], self.y[:, rows], mask, boundaries)
+
     @cached_property
     def targets(self) -> int:
         return int(self.mask.sum()) if self.mask is not None else self.x.shape[0] * self.x.shape[1]
@@ -68,6 +73,10 @@ class Batch:
     @cached_property
     def targets(self) -> int:
         return sum(window.targets for window in self.windows)
+
+    def only(self, rows: range) -> Batch:
+        """Some of its rows."""
+        return Batch([window.only(slice(rows.start, rows.stop)) for window in self.windows], self.fresh)
 
 
 @dataclass(frozen=True)

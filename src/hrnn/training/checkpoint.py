@@ -46,20 +46,33 @@ def _checksum(tensors: Mapping[str, Tensor], facts: str) -> str:
     return digest.hexdigest()
 
 
-def write(path: Path, checkpoint: Checkpoint) -> None:
+def pack(checkpoint: Checkpoint) -> bytes:
+    """The content of its file."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     facts = json.dumps(checkpoint.facts)
-    write_whole(path, save(tensors, {"facts": facts, "checksum": _checksum(tensors, facts)}))
+    return save(tensors, {"facts": facts, "checksum": _checksum(tensors, facts)})
+
+
+def write(path: Path, checkpoint: Checkpoint) -> None:
+    write_whole(path, pack(checkpoint))
 
 
 def read(path: Path) -> Checkpoint:
     try:
         content = path.read_bytes()
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read ({error})") from None
+    return unpack(content, path)
+
+
+def unpack(content: bytes, path: Path) -> Checkpoint:
+    """The reverse of `pack`; `path` is where the content was read."""
+    try:
         tensors = load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
         facts = header["facts"]
         checksum = header["checksum"]
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, ValueError, KeyError) as error:
         raise DamagedError(f"{path} cannot be read ({error})") from None
     if checksum != _checksum(tensors, facts):
         raise DamagedError(f"{path} does not match its checksum")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
+from hrnn.distributed import ALONE, Group
 from hrnn.errors import UserError
 from hrnn.tasks import Reading, Task, name_of, task_named
 
@@ -249,9 +250,10 @@ def _check_numbers(config: Config[Any]) -> None:
         raise UserError("the run has no end; give --updates, --sequences or --epochs")
 
 
-def reading(config: Config[Any], window: int) -> Reading:
-    """How the run reads its task, all rows in this process."""
-    return Reading(seed=config.upkeep.seed, batch=config.learning.batch, window=window)
+def reading(config: Config[Any], window: int, group: Group = ALONE) -> Reading:
+    """How the run reads its task: this process's share of the rows."""
+    batch = config.learning.batch
+    return Reading(seed=config.upkeep.seed, batch=batch, window=window, rows=group.rows(batch))
 
 
 def to_json(config: Config[Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hrnn.distributed import ALONE, Group
 from hrnn.state import State
 from hrnn.tasks import Batch, Task
 from hrnn.training.network import Network
@@ -53,12 +54,30 @@ def task_gives_boundaries(network: Network) -> bool:
     return any(not isinstance(period, int) for period in network.levels.periods)
 
 
-def evaluate(network: Network, task: Task, batches: Iterable[Batch]) -> dict[str, float]:
-    """What the task reports over all batches."""
+def values_of(network: Network, task: Task, batch: Batch, group: Group = ALONE) -> Iterator[Tensor]:
+    """For each window the losses of all rows, as `scored` has them; each process computes those of some rows."""
+    part = group.part(batch.rows)
+    mine = scored(network, task, batch.only(part), None) if part else iter(())
+    for window in batch.windows:
+        everyone = torch.zeros(window.x.shape[:2], dtype=network.levels.dtype)
+        if part:
+            values, _, _ = next(mine)
+            here = everyone[:, part.start : part.stop]
+            if window.mask is None:
+                here.copy_(values)
+            else:
+                here[window.mask[:, part.start : part.stop]] = values[0]
+        group.add_up(everyone)
+        yield everyone if window.mask is None else everyone[window.mask][None]
+
+
+def evaluate(network: Network, task: Task, batches: Iterable[Batch], group: Group = ALONE) -> dict[str, float]:
+    """What the task reports over all batches; each process scores some of the rows."""
     tally, carried = Tally(), None
     for batch in batches:
-        for values, metrics, state in scored(network, task, batch, carried):
+        part = group.part(batch.rows)
+        for values, metrics, state in scored(network, task, batch.only(part), carried) if part else ():
             carried = state
             tally.add(loss=float(values.sum(dtype=torch.float64)), _targets=values.numel())
             tally.add(**{name: float(value.sum(dtype=torch.float64)) for name, value in metrics.items()})
-    return tally.report(task)
+    return Tally(group.sums(tally.sums)).report(task)

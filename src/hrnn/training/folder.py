@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import hrnn
+from hrnn.distributed import launcher, restarts
 from hrnn.errors import UserError
 from hrnn.training.config import Config, from_json, settled, to_json
 from hrnn.training.files import cannot_write, make_folder, write_whole
@@ -32,7 +33,19 @@ def create(folder: Path, config: Config[Any], overwrite: bool) -> None:
             path = folder / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     make_folder(folder)
-    write_config(folder, config)
+    with locked(folder):
+        write_config(folder, config)
+
+
+def begun_here(folder: Path, config: Config[Any]) -> bool:
+    """Has torchrun started the job again, and is this the run that the job began?"""
+    if not restarts() or not (folder / CONFIG).exists():
+        return False
+    try:
+        _, _, began = (folder / LOCK).read_text().strip().partition(" ")
+    except OSError:
+        return False
+    return began == launcher() and read_entries(folder) == to_json(config)
 
 
 def write_config(folder: Path, config: Config[Any]) -> None:
@@ -95,7 +108,7 @@ def locked(folder: Path) -> Iterator[None]:
         except OSError:
             raise UserError(f"{folder} is being trained by another process; wait for it, or stop it") from None
         file.truncate(0)
-        file.write(f"{os.getpid()}\n")
+        file.write(f"{os.getpid()} {launcher()}\n")
         file.flush()
         yield
 

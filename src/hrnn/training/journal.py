@@ -20,15 +20,21 @@ EVENTS = "tensorboard/events.out.tfevents.hrnn"
 
 
 class Journal:
-    """Open files of a run, cut to the lengths that a checkpoint noted."""
+    """Open files of a run, cut to the lengths that a checkpoint noted. Without a folder, nothing is written."""
 
-    def __init__(self, folder: Path, tensorboard: bool, lengths: dict[str, int] | None = None):
+    def __init__(self, folder: Path | None, tensorboard: bool = False, lengths: dict[str, int] | None = None):
         lengths = lengths or {}
+        self._lines: Growing | None = None
+        self._events: Events | None = None
+        if folder is None:
+            return
         self._lines = Growing(folder / JOURNAL, lengths.get(JOURNAL, 0))
         self._events = Events(folder / EVENTS, lengths.get(EVENTS, 0)) if tensorboard else None
 
     def record(self, record: dict[str, Any]) -> None:
         """One line. NaN and infinity are no JSON and become null."""
+        if self._lines is None:
+            return
         self._lines.write(json.dumps(_finite(record)).encode() + b"\n")
         self._lines.flush()
         if self._events:
@@ -36,11 +42,12 @@ class Journal:
 
     def settle(self) -> dict[str, int]:
         """Everything on the disk; the lengths for a checkpoint."""
-        lengths = {JOURNAL: self._lines.settle()}
+        lengths = {JOURNAL: self._lines.settle()} if self._lines else {}
         return lengths | ({EVENTS: self._events.file.settle()} if self._events else {})
 
     def close(self) -> None:
-        self._lines.close()
+        if self._lines:
+            self._lines.close()
         if self._events:
             self._events.file.close()
 

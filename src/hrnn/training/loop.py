@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,16 @@ import torch
 
 import hrnn.training.folder as folders
 import hrnn.training.network as networks
+from hrnn.distributed import ALONE, Group
 from hrnn.errors import DivergedError, UserError
 from hrnn.tasks import Batch
-from hrnn.training.config import Config, reading, settled
-from hrnn.training.evaluation import Tally, evaluate, scored, task_gives_boundaries
+from hrnn.training.config import Config, from_json, reading, settled, to_json
+from hrnn.training.evaluation import Tally, evaluate, task_gives_boundaries, values_of
 from hrnn.training.files import write_whole
 from hrnn.training.optimizer import learning_rate
 from hrnn.training.progress import Progress
 from hrnn.training.run import Run
-from hrnn.training.stop import Stop
+from hrnn.training.stop import Stop, why
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,22 @@ class Outcome:
     result: dict[str, Any] | None
 
 
-def start(config: Config[Any], folder: Path, *, overwrite: bool = False, **options: Any) -> Outcome:
-    """A new run in a folder. Options as for `train`."""
-    config = settled(config)
-    check(config)
-    folders.create(folder, config, overwrite)
-    return train(folder, config, **options)
+def start(config: Config[Any], folder: Path, *, overwrite: bool = False, group: Group = ALONE, **options: Any) -> Outcome:
+    """A new run in a folder; one that the same job began before torchrun started it again goes on. Options as for `train`."""
+    group.rows(config.learning.batch)  # whether it can be shared out, before any data are read
+    with group.one_by_machine_first():  # data may have to be fetched
+        config = settled(config)
+        check(config, group)
+    group.compare({"run": str(folder), **to_json(config)})
+    if group.first and not folders.begun_here(folder, config):
+        folders.create(folder, config, overwrite)
+    return train(folder, config, group=group, **options)
 
 
-def check(config: Config[Any]) -> None:
+def check(config: Config[Any], group: Group = ALONE) -> None:
     """Find mistakes in options and data now, not when the first validation comes, and before there is a folder."""
     networks.build(config)
-    task, budget, read = config.task, config.budget, reading(config, networks.unrolled(config))
+    task, budget, read = config.task, config.budget, reading(config, networks.unrolled(config), group)
     per_epoch = task.batches_per_epoch(read)
     if per_epoch is None and budget.epochs is not None:
         raise UserError("--epochs is for tasks whose data end; give --updates or --sequences")
@@ -57,37 +62,59 @@ def check(config: Config[Any]) -> None:
 
 
 def train(
-    folder: Path, config: Config[Any] | None = None, *, minutes: float | None = None, progress: Progress | None = None
+    folder: Path,
+    config: Config[Any] | None = None,
+    *,
+    group: Group = ALONE,
+    minutes: float | None = None,
+    progress: Progress | None = None,
 ) -> Outcome:
     """Begin or continue the run of a folder. The time limit is no part of the run: it only stops it for now.
 
     config: what the folder holds, where the caller has it already, with its data
+    group:  the processes that train it together; only the first one needs the folder
     """
-    progress = progress or Progress()
-    with folders.locked(folder), Stop(minutes) as stop:
-        run = Run(config or folders.read_config(folder), folder)
+    progress, reason = progress or Progress(), None
+    with folders.locked(folder) if group.first else nullcontext(), Stop(minutes, group.size > 1) as stop:
+        run = Run(config or read_config(folder, group), folder, group)
         with progress.following(run):
-            while not run.over and not stop.reason:
+            while not run.over:
+                signalled, late, due = group.any(stop.signalled, stop.late, run.checkpoint_due)
+                if reason := why(signalled, late):
+                    break
+                if due:
+                    run.save()
                 before = run.position.updates
                 sums = learn(run, run.course.batch(run.position.batches))
                 run.position.batches += 1
                 follow_up(run, before, sums)
                 progress.show(run)
             run.save()
-            outcome = Outcome(None, finish(run)) if run.over else Outcome(stop.reason, None)
+            outcome = Outcome(reason, None) if reason else Outcome(None, finish(run))
         run.journal.close()
         return outcome
 
 
+def read_config(folder: Path, group: Group) -> Config[Any]:
+    """What the run's folder holds, read by the first process for all."""
+    if group.size == 1:
+        return folders.read_config(folder)
+    content = json.dumps(to_json(folders.read_config(folder))).encode() if group.first else None
+    return from_json(json.loads(group.spread(content)))
+
+
 def learn(run: Run, batch: Batch) -> Tally:
     """Backward over the windows of a batch, one update for all or for each, or many within each; returns what was summed on
-    the way."""
-    tally, per_batch = Tally(), run.config.learning.update == "batch"
-    state = None if batch.fresh else run.state
-    given = task_gives_boundaries(run.network)
-    for window in batch.windows:
-        counted = batch if per_batch else window
-        weight, local_weight = 1 / max(1, counted.targets), 1 / (counted.steps * batch.rows)
+    the way, in all processes. Weights are those of the whole batch: sums over processes are then its gradient."""
+    tally, mine, per_batch = Tally(), Tally(), run.config.learning.update == "batch"
+    state, reset = None if batch.fresh else run.state, None
+    if state is None:
+        state, reset = run.fresh_state(), torch.ones(batch.rows, dtype=torch.bool)
+    given, rows = task_gives_boundaries(run.network), batch.rows * run.group.size
+    targets = run.group.add_up(torch.tensor([window.targets for window in batch.windows])).tolist()
+    for window, here in zip(batch.windows, targets, strict=True):
+        counted, steps = (sum(targets), batch.steps) if per_batch else (here, window.steps)
+        weight, local_weight = 1 / max(1, counted), 1 / (steps * rows)
         set_rate(run)
         result = run.gradient.backward(
             run.network.levels,
@@ -98,32 +125,37 @@ def learn(run: Run, batch: Batch) -> Tally:
             state=state,
             mask=window.mask,
             boundaries=window.boundaries if given else None,
+            reset=reset,
             weight=weight,
             local_weight=local_weight,
             generator=run.indices,
             updates=run.updates,
         )
-        state = result.state
-        tally.add(loss=float(result.loss) / weight, _targets=window.targets, _places=window.steps * batch.rows)
-        tally.add(**{name: float(value) for name, value in result.metrics.items()})
+        state, reset = result.state, None
+        mine.add(loss=float(result.loss) / weight, _targets=window.targets, _places=window.steps * batch.rows)
+        mine.add(**{name: float(value) for name, value in result.metrics.items()})
         for level, beta in enumerate(run.config.betas):
             if beta:  # otherwise it is not computed
-                tally.add(**{f"_local{level}": float(result.local_losses[level]) / local_weight})
+                mine.add(**{f"_local{level}": float(result.local_losses[level]) / local_weight})
         if not per_batch:
-            move(run, tally)
+            move(run, mine, tally)
     if per_batch:
-        move(run, tally)
+        move(run, mine, tally)
     run.state = state
     return tally
 
 
-def move(run: Run, tally: Tally) -> None:
-    """One update, unless the loss is no number: then the weights stay as they are."""
+def move(run: Run, mine: Tally, tally: Tally) -> None:
+    """One update, unless the loss is no number: then the weights stay as they are. What this process summed since the last
+    one is added up over all of them, and starts again."""
+    tally.add(**run.group.sums(mine.sums))
+    mine.sums.clear()
     if not math.isfinite(sum(tally.sums.values())):
         raise DivergedError(f"the loss is {tally.sums['loss']} at update {run.position.updates + 1}")
     if run.updates is not None:  # the levels have moved by themselves
         run.position.moves = list(run.updates.moves)
     else:
+        run.group.reduce(run.network.parameters())
         if run.config.learning.clip is not None:
             torch.nn.utils.clip_grad_norm_(run.network.parameters(), run.config.learning.clip)
         (optimizer,) = run.optimizers
@@ -141,13 +173,15 @@ def set_rate(run: Run) -> None:
 
 
 def follow_up(run: Run, before: int, sums: Tally) -> None:
-    """After a batch: what the course decides, the journal, validation, a checkpoint when it is time."""
+    """After a batch: what the course decides, the journal, validation, a checkpoint of what is worth one."""
     position, budget, upkeep = run.position, run.config.budget, run.config.upkeep
     running = Tally(position.since_record)
     running.add(**sums.sums)
     position.since_record = running.sums
     status = run.course.status  # of what was learned just now; the course may go on to something else
-    decision = run.course.after_update(position.updates, sums.report(run.task), lambda batch: _values(run, batch))
+    decision = run.course.after_update(
+        position.updates, sums.report(run.task), lambda batch: values_of(run.network, run.task, batch, run.group)
+    )
     if run.passed(upkeep.journal_every, before) or decision.records:
         record_updates(run, status)
     for record in decision.records:
@@ -159,12 +193,8 @@ def follow_up(run: Run, before: int, sums: Tally) -> None:
     else:
         due = run.per_epoch is not None and position.batches % run.per_epoch == 0
     improved = due and validate(run)
-    if decision.keep or improved or time.monotonic() - run.since_checkpoint > upkeep.checkpoint_seconds:
+    if decision.keep or improved:
         run.save()
-
-
-def _values(run: Run, batch: Batch) -> Any:
-    return (values for values, _, _ in scored(run.network, run.task, batch, None))
 
 
 def record_updates(run: Run, status: dict[str, Any]) -> None:
@@ -182,7 +212,7 @@ def validate(run: Run) -> bool:
     """Score the validation part; is it the best so far?"""
     if "validation" not in run.task.parts():
         return False
-    report = evaluate(run.network, run.task, run.task.evaluation("validation", run.reading))
+    report = evaluate(run.network, run.task, run.task.evaluation("validation", run.reading), run.group)
     value, position = report[run.task.metric], run.position
     better = position.best is None or (value > position.best if run.task.higher_is_better else value < position.best)
     if better:
@@ -211,10 +241,11 @@ def finish(run: Run) -> dict[str, Any]:
         result["validation"] = {run.task.metric: position.best, "update": position.best_at}
         run.network.load_state_dict(run.checkpoint_of(position.best_at).section("network"))
     if "test" in run.task.parts():
-        result["test"] = evaluate(run.network, run.task, run.task.evaluation("test", run.reading))
+        result["test"] = evaluate(run.network, run.task, run.task.evaluation("test", run.reading), run.group)
         run.journal.record({"kind": "test", "update": position.best_at or position.updates, **result["test"]})
     result.update(run.times())
     run.journal.record({"kind": "end", "update": position.updates, **{k: v for k, v in result.items() if k != "test"}})
     run.journal.settle()
-    write_whole(run.folder / folders.RESULT, json.dumps(result, indent=2).encode() + b"\n")
+    if run.group.first:
+        write_whole(run.folder / folders.RESULT, json.dumps(result, indent=2).encode() + b"\n")
     return result

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from hrnn.distributed import Group
 from hrnn.gradients import Updates
 from hrnn.training.config import Learning
 from hrnn.training.network import Network
@@ -35,7 +36,7 @@ def make_optimizer(learning: Learning, parameters: Iterable[nn.Parameter]) -> to
     return KINDS[learning.optimizer](parameters, **options)
 
 
-def make_updates(learning: Learning, network: Network) -> Updates:
+def make_updates(learning: Learning, network: Network, group: Group) -> Updates:
     """An optimizer for each level, which moves as soon as its segments have been differentiated."""
     every = [n or None for n in learning.update_every or (1,)]
     return Updates(
@@ -44,6 +45,7 @@ def make_updates(learning: Learning, network: Network) -> Updates:
         heads=network.head.parameters(),
         every=every,
         clip=learning.clip,
+        group=group,
     )
 
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 import hrnn.training.network as networks
+from hrnn.distributed import ALONE, Group
 from hrnn.errors import DivergedError, UserError
 from hrnn.state import State
-from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf, flatten_optimizer, read, restore_optimizer
+from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf, flatten_optimizer, pack, read, restore_optimizer, unpack
 from hrnn.training.config import Config, reading
 from hrnn.training.evaluation import Tally
 from hrnn.training.folder import CHECKPOINTS
@@ -39,14 +40,14 @@ class Position:
 class Run:
     """The moving parts of a run. Made from its configuration; `restore` then puts it where a checkpoint was."""
 
-    def __init__(self, config: Config[Any], folder: Path):
-        torch.set_num_threads(config.upkeep.threads)
-        self.config, self.folder = config, folder
+    def __init__(self, config: Config[Any], folder: Path, group: Group = ALONE):
+        torch.set_num_threads(config.upkeep.threads)  # whatever started the process has set
+        self.config, self.folder, self.group = config, folder, group
         self.task = config.task
-        self.reading = reading(config, networks.unrolled(config))
+        self.reading = reading(config, networks.unrolled(config), group)
         self.network = networks.build(config)
         self.gradient = networks.gradient(config)
-        self.updates = make_updates(config.learning, self.network) if config.learning.update == "segment" else None
+        self.updates = make_updates(config.learning, self.network, group) if config.learning.update == "segment" else None
         self.optimizers = (
             self.updates.optimizers if self.updates else [make_optimizer(config.learning, self.network.parameters())]
         )
@@ -64,18 +65,28 @@ class Run:
 
     def _continue(self) -> Journal:
         """Go to the newest checkpoint, if there is one; the journal is cut to what had been written by then."""
-        lengths = None
-        if self.shelf.updates():
+        found, lengths = None, None
+        complaints: list[str] = []
+        if self.group.first and self.shelf.updates():
             try:
-                checkpoint, complaints = self.shelf.newest()
+                found, complaints = self.shelf.newest()
             except DamagedError as error:
                 raise UserError(f"no checkpoint of {self.folder} can be read: {error}") from None
+        checkpoint = self._spread(found)
+        if checkpoint is not None:
             self.restore(checkpoint)
             lengths = checkpoint.facts["journal"]
             self.warnings += [f"{one}; continuing from update {self.position.updates}" for one in complaints]
             if (written := checkpoint.facts["torch"]) != torch.__version__:
                 self.warnings.append(f"started with torch {written}, this is {torch.__version__}: last bits may differ")
-        return Journal(self.folder, self.config.upkeep.tensorboard, lengths)
+        return Journal(self.folder, self.config.upkeep.tensorboard, lengths) if self.group.first else Journal(None)
+
+    def _spread(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
+        """What the first process, which alone reads and writes the run's folder, has read."""
+        if self.group.size == 1:
+            return checkpoint
+        content = self.group.spread(None if checkpoint is None else pack(checkpoint))
+        return unpack(content, self.folder) if content else None
 
     @property
     def sequences(self) -> int:
@@ -117,17 +128,21 @@ class Run:
         return {"seconds": round(self.position.seconds, 3), "cpu_seconds": round(self.position.cpu_seconds, 3)}
 
     def save(self) -> None:
-        """Write a checkpoint of this moment."""
+        """Write a checkpoint of this moment, with the states that all processes carry."""
         if not all(bool(torch.isfinite(weights).all()) for weights in self.network.parameters()):
             raise DivergedError(f"weights are no longer finite at update {self.position.updates}")
         self.times()
+        states = self.group.gather(self.state.tensors()) if self.state else []
+        self.since_checkpoint = time.monotonic()
+        if not self.group.first:
+            return
         optimizers = [flatten_optimizer(optimizer) for optimizer in self.optimizers]
         tensors: dict[str, Tensor] = {
             **_named("network", self.network.state_dict()),
             **{
                 name: value for i, (state, _) in enumerate(optimizers) for name, value in _named(f"optimizer{i}", state).items()
             },
-            **_named("state", self.state.tensors() if self.state else {}),
+            **_named("state", _of_all_rows(states)),
             "generator.indices": self.indices.get_state(),
         }
         pins = self.course.kept | ({self.position.best_at} if self.position.best_at is not None else set())
@@ -142,11 +157,22 @@ class Run:
         self.shelf.put(self.position.updates, Checkpoint(tensors, facts))
         self.since_checkpoint = time.monotonic()
 
+    @property
+    def checkpoint_due(self) -> bool:
+        return time.monotonic() - self.since_checkpoint > self.config.upkeep.checkpoint_seconds
+
+    def fresh_state(self) -> State:
+        """Before the first step, in this process's rows."""
+        rows = torch.tensor(self.reading.rows)
+        return self.network.levels.initial_state(len(rows)).with_rows(rows)
+
     def restore(self, checkpoint: Checkpoint) -> None:
         """Be where the checkpoint was."""
         self._restore_weights(checkpoint)
         state = checkpoint.section("state")
         self.state = State.from_tensors(state) if state else None
+        if self.state is not None and self.group.size > 1:
+            self.state = self.state.select(torch.tensor(self.reading.rows))
         self.indices.set_state(checkpoint.tensors["generator.indices"])
         self.position = Position(**checkpoint.facts["position"])
         if self.updates is not None:
@@ -159,9 +185,11 @@ class Run:
 
     def checkpoint_of(self, update: int) -> Checkpoint:
         try:
-            return read(self.shelf.path(update))
+            checkpoint = self._spread(read(self.shelf.path(update)) if self.group.first else None)
         except DamagedError as error:
             raise UserError(str(error)) from None
+        assert checkpoint is not None
+        return checkpoint
 
     def _restore_weights(self, checkpoint: Checkpoint) -> None:
         self.network.load_state_dict(checkpoint.section("network"))
@@ -176,6 +204,11 @@ class Run:
             tally.sums.get(f"_local{level}", 0.0) / places if beta else None for level, beta in enumerate(self.config.betas)
         ]
         return {**tally.report(self.task), "local_losses": local}
+
+
+def _of_all_rows(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """One state, as tensors, from those of the processes."""
+    return State.together([State.from_tensors(one) for one in states]).tensors() if len(states) > 1 else dict(*states)
 
 
 def _named(section: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -10,23 +10,33 @@ from typing import Any
 
 
 class Stop:
-    """Why to stop for now: a signal, or the time limit. A second signal ends the process at once."""
+    """Why to stop for now: a signal, or the time limit. A second signal ends the process at once.
 
-    def __init__(self, minutes: float | None):
+    one_of_many: several processes stop together; what started them signals them more than once and sets the limit
+    """
+
+    def __init__(self, minutes: float | None, one_of_many: bool = False):
+        self._patient = one_of_many
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self._signal = False
         self._before: dict[int, Any] = {}
 
     @property
     def reason(self) -> str | None:
-        if self._signal:
-            return "interrupted"
-        late = self._deadline is not None and time.monotonic() >= self._deadline
-        return "time limit" if late else None
+        return why(self.signalled, self.late)
+
+    @property
+    def signalled(self) -> bool:
+        return self._signal
+
+    @property
+    def late(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._signal = True
-        self._restore()
+        if not self._patient:
+            self._restore()
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
@@ -40,3 +50,8 @@ class Stop:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._restore()
+
+
+def why(signalled: bool, late: bool) -> str | None:
+    """The reason in words."""
+    return "interrupted" if signalled else "time limit" if late else None
