@@ -91,7 +91,7 @@ def config(task: str, row: Row, rate: float, seed: int, data: Path) -> Config[An
         shape = {"periods": (10,), "window": 500, "betas": (0.1,)}
     else:
         kind, batch = Pixels(data=data / "mnist", pool=4), 100
-        budget = Budget(sequences=110_000, validate_every=440 if row.small else 220)
+        budget = Budget(sequences=55_000, validate_every=220 if row.small else 110)
         shape = {"periods": (7,), "window": 49, "betas": (0.1,)}
     return settled(
         Config(
