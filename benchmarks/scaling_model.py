@@ -24,7 +24,7 @@ from hrnn.memory import predict
 SMALL = 3  # collections of a few numbers in an update of the trainer: targets, losses, whether to stop
 PROCESSES = (1, 8, 64, 1024)
 WINDOWS = tuple(10**n for n in range(3, 10))
-DEPTHS = range(2, 10)
+DEPTHS = range(2, 12)
 # Networks that nothing was measured on: (seconds a hop, seconds a byte), as they are commonly quoted.
 NETWORKS = {"10 Gbit/s": (50e-6, 1 / 1.25e9), "100 Gbit/s": (20e-6, 1 / 12.5e9)}
 
@@ -202,16 +202,22 @@ def _processes(measured: dict[str, Any], names: list[str], shared: bool) -> str:
 
 
 def _windows(measured: dict[str, Any]) -> str:
-    """Windows that grow, 8 rows a process, levels like the lowest of the first configuration, period 10, the depth that
-    needs the least memory."""
-    known = costs(measured, next(iter(measured["configurations"])))
-    lowest, size, rows_each, period = known.levels[0], measured["configurations"]["copy"]["sizes"][0], 8, 10
+    """Windows that grow, 8 rows a process, levels like those of the copy configuration, period 10, the depth that needs the
+    least memory."""
+    known = costs(measured, "copy")
+    size, rows_each, period = measured["configurations"]["copy"]["sizes"][0], 8, 10
     rows = []
     for window in WINDOWS:
         depth = min(DEPTHS, key=lambda n: predict([size] * n, [period] * (n - 1), window, rows_each))
         sizes, periods = [size] * depth, [period] * (depth - 1)
         deep = Costs(
-            [lowest] * depth, periods, window, rows_each, known.gradient_bytes * depth // 2, known.optimizer, known.crowding
+            [known.levels[0], *[known.levels[1]] * (depth - 1)],
+            periods,
+            window,
+            rows_each,
+            known.gradient_bytes * depth // 2,
+            known.optimizer,
+            known.crowding,
         )
         network = Network(*NETWORKS["10 Gbit/s"])
         seconds = deep.compute(rows_each)

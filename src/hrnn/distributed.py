@@ -263,6 +263,11 @@ def many() -> bool:
     return int(os.environ.get("WORLD_SIZE") or 1) > 1 and "RANK" in os.environ and "MASTER_ADDR" in os.environ
 
 
+def launched() -> bool:
+    """Was it started by a launcher, which passes signals on, perhaps more than once?"""
+    return many() or "TORCHELASTIC_RUN_ID" in os.environ
+
+
 def restarts() -> int:
     """How often torchrun has started the job again."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0)

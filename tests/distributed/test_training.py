@@ -22,7 +22,8 @@ def compare(found, expected):
     for one, other in zip(found, expected, strict=True):
         assert one.keys() == other.keys()
         for name, value in other.items():
-            numbers = isinstance(value, float) or (isinstance(value, list) and value and isinstance(value[0], float))
+            entries = value if isinstance(value, list) else [value]
+            numbers = isinstance(value, dict) or all(isinstance(entry, float) for entry in entries)
             assert one[name] == (pytest.approx(value, **CLOSE) if numbers else value), (other["update"], name)
 
 
@@ -67,7 +68,7 @@ def test_a_run_begun_by_one_process_is_ended_by_two(runs):
 def test_the_command_line_survives_a_kill_and_another_number_of_processes(tmp_path):
     options = [*tasks(tmp_path)["text"], *SMALL, "--no-tensorboard", "--checkpoint-seconds", "0"]
     run, alone = tmp_path / "run", tmp_path / "alone"
-    launch = command("-m", "hrnn", "train", *options, "--run", run, options=("--standalone", "--max-restarts", "1"))
+    launch = command("-m", "--", "hrnn", "train", *options, "--run", run, options=("--standalone", "--max-restarts", "1"))
     with subprocess.Popen(launch, env=environment(), stderr=subprocess.PIPE, text=True) as job:
         while last_update(run) < 8:
             assert job.poll() is None, job.stderr.read()

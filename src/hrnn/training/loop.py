@@ -13,7 +13,7 @@ import torch
 
 import hrnn.training.folder as folders
 import hrnn.training.network as networks
-from hrnn.distributed import ALONE, Group
+from hrnn.distributed import ALONE, Group, launched
 from hrnn.errors import DivergedError, UserError
 from hrnn.tasks import Batch
 from hrnn.training.config import Config, from_json, reading, settled, to_json
@@ -75,7 +75,7 @@ def train(
     group:  the processes that train it together; only the first one needs the folder
     """
     progress, reason = progress or Progress(), None
-    with folders.locked(folder) if group.first else nullcontext(), Stop(minutes, group.size > 1) as stop:
+    with folders.locked(folder) if group.first else nullcontext(), Stop(minutes, launched()) as stop:
         run = Run(config or read_config(folder, group), folder, group)
         with progress.following(run):
             while not run.over:

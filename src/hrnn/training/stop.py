@@ -12,11 +12,11 @@ from typing import Any
 class Stop:
     """Why to stop for now: a signal, or the time limit. A second signal ends the process at once.
 
-    one_of_many: several processes stop together; what started them signals them more than once and sets the limit
+    patient: further signals change nothing: a launcher passes on what the terminal has sent already, and sets its own limit
     """
 
-    def __init__(self, minutes: float | None, one_of_many: bool = False):
-        self._patient = one_of_many
+    def __init__(self, minutes: float | None, patient: bool = False):
+        self._patient = patient
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self._signal = False
         self._before: dict[int, Any] = {}
