@@ -57,7 +57,7 @@ def test_killed_in_mid_run_and_started_again_it_loses_and_doubles_nothing(tmp_pa
     works = [folder / "work" / "ours" / f"seed-{seed}" for seed in (0, 1)]
     with begun(*copy(folder, "--seeds", 0, 1, "--jobs", 2)) as process:
         wait_for(lambda: all(last_update(work) for work in works), "no progress")
-        children = [int((work / folders.LOCK).read_text()) for work in works]
+        children = [int((work / folders.LOCK).read_text().split()[0]) for work in works]
         os.killpg(process.pid, signal.SIGKILL)
         os.kill(children[0], signal.SIGKILL)  # one with its parent, the other has time for a checkpoint
     wait_for(lambda: not any(folders.is_locked(work) for work in works), "a run goes on without its parent")

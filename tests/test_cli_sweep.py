@@ -25,7 +25,7 @@ PATIENCE = 300  # seconds; a busy machine is no failure
 
 
 def journal(folder):
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in read(folder)]
+    return [{key: value for key, value in record.items() if not key.endswith("seconds")} for record in read(folder)]
 
 
 def begin(*arguments, **options):
