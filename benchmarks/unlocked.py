@@ -66,8 +66,8 @@ ROWS = (
     Row("unlocked", UNLOCKED, update="segment"),
     Row("locked, small batch", LOCKED[:3], small=True),
     Row("mr-hrnn, each window", LOCKED, model="mr-hrnn", update="window"),
-    Row("locked, sampled", LOCKED, indices="sampled"),
-    Row("unlocked, sampled", UNLOCKED, update="segment", indices="sampled"),
+    Row("locked, sampled", LOCKED[2:], indices="sampled"),
+    Row("unlocked, sampled", UNLOCKED[1:], update="segment", indices="sampled"),
 )
 
 
