@@ -16,6 +16,7 @@ SOURCE = Path(hrnn.__file__).parent
 # A file imports only from those before it; the same holds for the files of a folder among themselves.
 ORDER = [
     "errors",
+    "launch",
     "cells",
     "segments",
     "decoders",

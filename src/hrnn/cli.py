@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from hrnn.errors import is_first_process
+from hrnn.launch import is_first_process
 
 COMMANDS = {
     "train": "learn a task, in a new run",

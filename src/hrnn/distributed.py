@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from hrnn.errors import LostError, UserError
+from hrnn.launch import many, restarts
 
 TIMEOUT = 600.0  # seconds
 
@@ -256,27 +257,6 @@ def join(timeout: float = TIMEOUT) -> Iterator[Group]:
         group.wait()  # nobody leaves while another still needs what it holds
     finally:
         dist.destroy_process_group()
-
-
-def many() -> bool:
-    """Was this process started as one of several?"""
-    return int(os.environ.get("WORLD_SIZE") or 1) > 1 and "RANK" in os.environ and "MASTER_ADDR" in os.environ
-
-
-def launched() -> bool:
-    """Was it started by a launcher, which passes signals on, perhaps more than once?"""
-    return many() or "TORCHELASTIC_RUN_ID" in os.environ
-
-
-def restarts() -> int:
-    """How often torchrun has started the job again."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0)
-
-
-def launcher() -> str:
-    """What started this process: the same for all that torchrun starts, and starts again, for one job."""
-    name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
-    return name if name != "none" else str(os.getppid())
 
 
 def _cannot_join(error: Exception, timeout: float) -> Exception:

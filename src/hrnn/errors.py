@@ -1,6 +1,4 @@
-"""What the command line says in one sentence instead of a traceback, and which process says it. Imports nothing heavy."""
-
-import os
+"""What the command line says in one sentence instead of a traceback. Imports nothing."""
 
 
 class UserError(ValueError):
@@ -13,8 +11,3 @@ class DivergedError(Exception):
 
 class LostError(Exception):
     """Another process of the job is gone, or does not answer."""
-
-
-def is_first_process() -> bool:
-    """False in all but one of the processes that torchrun starts: what all of them would say, only that one says."""
-    return int(os.environ.get("WORLD_SIZE") or 1) == 1 or int(os.environ.get("RANK") or 0) == 0

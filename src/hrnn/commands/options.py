@@ -12,7 +12,7 @@ from typing import TypeVar
 import tyro
 from rich.console import Console
 
-from hrnn.errors import is_first_process
+from hrnn.launch import is_first_process
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import hrnn
-from hrnn.distributed import launcher, restarts
 from hrnn.errors import UserError
+from hrnn.launch import launcher, restarts
 from hrnn.training.config import Config, from_json, settled, to_json
 from hrnn.training.files import cannot_write, make_folder, write_whole
 from hrnn.training.journal import JOURNAL

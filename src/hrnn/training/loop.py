@@ -13,8 +13,9 @@ import torch
 
 import hrnn.training.folder as folders
 import hrnn.training.network as networks
-from hrnn.distributed import ALONE, Group, launched
+from hrnn.distributed import ALONE, Group
 from hrnn.errors import DivergedError, UserError
+from hrnn.launch import launched
 from hrnn.tasks import Batch
 from hrnn.training.config import Config, from_json, reading, settled, to_json
 from hrnn.training.evaluation import Tally, evaluate, task_gives_boundaries, values_of
