@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def address(monkeypatch):
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster
 
-    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "node_ip_address": "127.0.0.1"}
+    node = {"num_cpus": 1, "object_store_memory": 80 << 20}
     cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     cluster.add_node(**node)
     yield cluster.address
@@ -55,13 +56,15 @@ def test_workers_are_killed_and_no_run_is_lost_or_doubled(tmp_path, address):
     folder = tmp_path / "ray"
     process = begin(*SWEEP, "--folder", folder, "--engine", "ray", "--address", address)
     killed, unharmed = {}, list(NAMES)
+    deadline = time.monotonic() + PATIENCE
     while len(killed) < 2:  # the process that trains, then the Ray worker that waits for another one
         assert process.poll() is None, process.communicate()
-        wait_for(lambda: any(process_of(folder / name) for name in unharmed) or process.poll() is not None, "no progress")
-        name = next(name for name in unharmed if process_of(folder / name))
-        victim = process_of(folder / name)
-        if victim is None:
+        assert time.monotonic() < deadline, "no progress"
+        found = [(name, victim) for name in unharmed if (victim := process_of(folder / name)) is not None]
+        if not found:
+            time.sleep(0.02)
             continue
+        name, victim = found[0]
         if killed:
             victim = parent_of(victim)
             assert b"ray::" in Path(f"/proc/{victim}/cmdline").read_bytes()

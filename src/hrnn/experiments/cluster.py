@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,8 @@ def cluster(address: str | None = None, jobs: int | None = None) -> Engine:
 
     def engine(folder: Path, units: Sequence[Unit], follower: Follower) -> Ending:
         threads = max(unit.config.upkeep.threads for unit in units)
-        with connected(address, None if jobs is None else jobs * threads):
+        # What Ray says of tasks that it starts again must not get into a table in JSON.
+        with redirect_stdout(sys.stderr), connected(address, None if jobs is None else jobs * threads):
             _check_room(threads)
             return _run(folder.absolute(), list(units), jobs or len(units), follower)
 
