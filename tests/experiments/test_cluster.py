@@ -37,7 +37,7 @@ def process_of(place):
     """The process that holds the lock of a unit that is in the middle of its run, or None."""
     if not (20 < last_update(place).get("update", 0) < UPDATES - 50 and folders.is_locked(place)):
         return None
-    return int((place / folders.LOCK).read_text())
+    return int((place / folders.LOCK).read_text().split()[0])
 
 
 def parent_of(process):
