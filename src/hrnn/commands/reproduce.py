@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,8 +14,8 @@ from rich.table import Table
 
 from hrnn.commands.options import console, parse
 from hrnn.errors import UserError
+from hrnn.experiments.engines import Where, cores, engine_of
 from hrnn.experiments.measuring import seconds_of
-from hrnn.experiments.processes import processes
 from hrnn.paper.experiments import EXPERIMENTS, Experiment
 from hrnn.paper.plan import SEARCH_SEEDS, Request, collect, reproduce
 from hrnn.paper.recipes import BETAS
@@ -40,6 +39,7 @@ class Reproduce:
         hrnn reproduce copy
         hrnn reproduce mnist --data data --seeds 0 1 2 --jobs 2
         hrnn reproduce copy --profile paper --models ours hrnn
+        hrnn reproduce copy --engine ray --address 10.0.0.1:6379 --folder /shared/copy
     """
 
     name: Annotated[str | None, tyro.conf.Positional] = None
@@ -50,8 +50,7 @@ class Reproduce:
     """One run of each model for each seed."""
     models: tuple[str, ...] = ()
     """Rows of the table, by name; all by default."""
-    jobs: int | None = None
-    """Runs side by side, one thread each; by default as many as there are cores."""
+    where: Where = field(default_factory=Where)
     data: Path | None = None
     """Folder that holds mnist/ and ptb/."""
     folder: Path | None = None
@@ -69,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         return list_costs(options)
     request = request_of(options)
-    request, ending = reproduce(request, processes(options.jobs or cores()))
+    request, ending = reproduce(request, engine_of(options.where))
     if ending.interrupted:
         print(f"interrupted; the same command goes on from here: {request.folder}", file=sys.stderr)
         return INTERRUPTED
@@ -77,11 +76,6 @@ def main(arguments: Sequence[str]) -> int:
     for name, sentence in ending.failures.items():
         print(f"hrnn: {name} failed: {sentence}", file=sys.stderr)
     return FAILED if ending.failures else DONE
-
-
-def cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def request_of(options: Reproduce) -> Request:
@@ -102,8 +96,6 @@ def request_of(options: Reproduce) -> Request:
         raise UserError(f"--seeds is {options.seeds}; give different ones, none negative")
     if not options.scale > 0:
         raise UserError(f"--scale is {options.scale}; give a number above 0")
-    if options.jobs is not None and options.jobs < 1:
-        raise UserError(f"--jobs is {options.jobs}; give at least 1")
     place = f"{experiment.name}-{options.profile}"
     place += ("-grid" if options.grid else "") + ("" if options.scale == 1 else f"-x{options.scale:g}")
     return Request(
@@ -144,7 +136,7 @@ def show(request: Request) -> None:
 def list_costs(options: Reproduce) -> int:
     """One line an experiment: its runs, and the minutes of one core that they take here, learning alone."""
     names = list(EXPERIMENTS) if options.name is None else [experiment_named(options.name).name]
-    jobs = options.jobs or cores()
+    jobs = options.where.jobs or cores()
     made = Table("experiment", "", box=None, header_style="bold")
     for head in ("runs", "core-minutes", f"minutes, {jobs} jobs", "updates/s", "with --grid"):
         made.add_column(head, justify="right")

@@ -13,7 +13,7 @@ from hrnn.experiments.units import Engine
 
 @dataclass(frozen=True)
 class Where:
-    """On which machines, and how many runs at a time. A command takes it as a field and calls `engine_of`."""
+    """On which machines, and how many runs at a time."""
 
     jobs: int | None = None
     """Runs side by side; by default as many as there are cores, and with --engine ray as many as the cluster has room for."""
