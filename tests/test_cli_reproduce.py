@@ -64,7 +64,7 @@ def test_killed_in_mid_run_and_started_again_it_loses_and_doubles_nothing(tmp_pa
     assert not (folder / "runs").exists()
     code, out, err = hrnn(capsys, *copy(folder, "--seeds", 0, 1, "--jobs", 2))
     assert code == 0, err
-    assert "ours/seed-1 continues: update" in err
+    assert "ours/seed-1 continues: update" in err or "1 of them there already" in err  # it may have come to its end by then
     assert "Copy task: longest length solved" in out
     for seed in (0, 1):
         request = Request(EXPERIMENTS["copy"], folder, scale=SCALE)
