@@ -65,9 +65,9 @@ ROWS = (
     Row("locked", LOCKED),
     Row("unlocked", UNLOCKED, update="segment"),
     Row("locked, small batch", LOCKED[:3], small=True),
-    Row("mr-hrnn, each window", LOCKED, model="mr-hrnn", update="window"),
     Row("locked, sampled", LOCKED[2:], indices="sampled"),
     Row("unlocked, sampled", UNLOCKED[1:], update="segment", indices="sampled"),
+    Row("mr-hrnn, each window", LOCKED, model="mr-hrnn", update="window"),
 )
 
 
@@ -158,12 +158,18 @@ def best(task: str, folder: Path) -> float:
     return max((point["value"] for point in points(task, folder)), key=lambda value: better(task, value))
 
 
+def finished(task: str, row: Row, root: Path) -> list[Path]:
+    """The reported runs of a row that have come to their end."""
+    runs = [root / f"{task}/{row.slug}/rate-{best_rate(task, row, root):g}-seed-{seed}" for seed in SEEDS]
+    return [folder for folder in runs if (folder / folders.RESULT).exists()]
+
+
 def table(task: str, root: Path) -> list[dict[str, Any]]:
     """One entry a row: the chosen rate, and for every seed what it took to the target and where it ended."""
     target, entries = target_of(task, root), []
     for row in rows(task):
         rate = best_rate(task, row, root)
-        runs = [root / f"{task}/{row.slug}/rate-{rate:g}-seed-{seed}" for seed in SEEDS]
+        runs = finished(task, row, root)
         there = [reached(task, folder, target) for folder in runs]
         entry: dict[str, Any] = {
             "task": task,
@@ -171,12 +177,12 @@ def table(task: str, root: Path) -> list[dict[str, Any]]:
             "target": target,
             "rate": rate,
             "rates": row.rates,
-            "seeds": SEEDS,
+            "runs": len(runs),
         }
         for name in ("sequences", "moves", "minutes"):
             values = [point[name] if point else math.inf for point in there]
             entry[name] = [None if math.isinf(value) else round(value, 3) for value in values]
-            middle = statistics.median(values)
+            middle = statistics.median(values) if values else math.inf
             entry[f"median_{name}"] = None if math.isinf(middle) else round(middle, 3)
         entry["best"] = [best(task, folder) for folder in runs]
         entry["tuning"] = {f"{one:g}": best(task, root / f"{task}/{row.slug}/rate-{one:g}-seed-{TUNING}") for one in row.rates}
@@ -219,9 +225,8 @@ def draw(tasks: Sequence[str], root: Path, path: Path) -> None:
             for panel, (name, words) in zip(line, axes_of.items(), strict=True):
                 for row in rows(task):
                     number = ROWS.index(row)
-                    rate = best_rate(task, row, root)
-                    for seed in SEEDS:
-                        found = points(task, root / f"{task}/{row.slug}/rate-{rate:g}-seed-{seed}")
+                    for folder in finished(task, row, root):
+                        found = points(task, folder)
                         style = {"color": COLOURS[number], "dashes": DASHES[number], "linewidth": 1.1, "alpha": 0.85}
                         if task == "copy":
                             panel.step([p[name] for p in found], [p["value"] for p in found], where="post", **style)
