@@ -175,7 +175,7 @@ class Run:
             self.state = self.state.select(torch.tensor(self.reading.rows))
         self.indices.set_state(checkpoint.tensors["generator.indices"])
         self.position = Position(**checkpoint.facts["position"])
-        if self.updates is not None:
+        if self.updates is not None and self.position.moves:  # none before the first update
             self.updates.moves = list(self.position.moves)
         self.course.load_state(checkpoint.facts["course"])
 
