@@ -254,10 +254,11 @@ def keep(root: Path) -> None:
         for name in KEPT:
             shutil.copyfile(result.parent / name, place / name)
         entries = json.loads((place / folders.CONFIG).read_text())
-        data = entries["task"].get("data")
-        if data:  # the folder of whoever ran it says nothing to others
-            entries["task"]["data"] = [Path(one).name for one in data] if isinstance(data, list) else Path(data).name
-            (place / folders.CONFIG).write_text(json.dumps(entries, indent=2) + "\n")
+        for name in ("data", "validation", "test"):  # the folder of whoever ran it says nothing to others
+            value = entries["task"].get(name)
+            if value:
+                entries["task"][name] = [Path(one).name for one in value] if isinstance(value, list) else Path(value).name
+        (place / folders.CONFIG).write_text(json.dumps(entries, indent=2) + "\n")
 
 
 def main() -> None:
