@@ -41,7 +41,8 @@ CONFIGURATIONS = {
     "characters-50": Configuration(128, (256, 512), (), 50, 100, text=True),
     "characters-1000": Configuration(128, (256, 512), (), 1000, 100, text=True),
 }
-METHODS = ("floor", "nn.LSTM", "naive", "checkpoint", "full", "restricted")
+OWN = ("full", "restricted", "locked Adam", "unlocked Adam")  # the last two with fused Adam: once a window, after every segment
+METHODS = ("floor", "nn.LSTM", "naive", "checkpoint", *OWN)
 
 
 def methods(name: str) -> tuple[str, ...]:
@@ -91,8 +92,11 @@ def own(name: str, method: str, window: int | None = None) -> Callable[[], objec
     else:
         x = torch.randint(3, (window, c.batch)) if c.tokens else torch.randn(window, c.batch, c.inputs)
         y = torch.randint(3, (window, c.batch))
-    gradient = {"full": hrnn.Full, "restricted": hrnn.Restricted}[method]()
+    gradient = hrnn.Full() if method == "full" else hrnn.Restricted()
     parameters = [*model.parameters(), *head.parameters()]
+    adam = partial(torch.optim.Adam, fused=True)
+    locked = adam(parameters) if method == "locked Adam" else None
+    updates = hrnn.Updates(model, adam, heads=head.parameters()) if method == "unlocked Adam" else None
 
     def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(head(output).flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
@@ -100,7 +104,9 @@ def own(name: str, method: str, window: int | None = None) -> Callable[[], objec
     def run() -> None:
         for parameter in parameters:
             parameter.grad = None
-        gradient.backward(model, x, y, loss=loss, betas=[0.1] * len(periods), boundaries=boundaries)
+        gradient.backward(model, x, y, loss=loss, betas=[0.1] * len(periods), boundaries=boundaries, updates=updates)
+        if locked is not None:
+            locked.step()
 
     return run
 
@@ -108,7 +114,7 @@ def own(name: str, method: str, window: int | None = None) -> Callable[[], objec
 def runner(name: str, method: str, window: int | None = None) -> Callable[[], object]:
     """A function that runs one window of a configuration with a method."""
     c = CONFIGURATIONS[name]
-    if method in ("full", "restricted"):
+    if method in OWN:
         return own(name, method, window)
     rival = {"floor": rivals.floor, "nn.LSTM": rivals.flat, "naive": rivals.naive, "checkpoint": rivals.checkpointed}[method]
     return rival(c.inputs, c.sizes, c.periods, window or c.window, c.batch)

@@ -67,7 +67,7 @@ def measured(name: str, threads: int, repeats: int, children: int) -> list[dict]
         if children and method != "floor":
             peak = measure("benchmarks.configurations:for_memory", name=name, method=method, children=children)
         row: dict = {"configuration": name, "method": method, "seconds": round(seconds[method], 4), "peak_bytes": peak}
-        for other in ("floor", "nn.LSTM", "naive", "checkpoint", "full"):
+        for other in ("floor", "nn.LSTM", "naive", "checkpoint", "full", "locked Adam"):
             if other in seconds:
                 row[f"of_{other}"] = round(seconds[method] / seconds[other], 3)
         if CONFIGURATIONS[name].text:

@@ -134,11 +134,12 @@ def better(task: str, value: float) -> float:
     return -value if task == "text" else value
 
 
-def standing(task: str, folder: Path) -> tuple[float, float]:
-    """How good a run is, to choose learning rates: copy by the time to the target, else by how far it came."""
-    found = points(task, folder)
+def standing(task: str, folder: Path) -> tuple[float, float, float]:
+    """How good a run is, to choose learning rates: copy by the time to the target, else by how far it came, then how soon."""
     at = reached(task, folder, TARGET) if task == "copy" else None
-    return (-at["minutes"] if at else -math.inf, max(better(task, point["value"]) for point in found))
+    farthest = best(task, folder)
+    soon = reached(task, folder, farthest)
+    return (-at["minutes"] if at else -math.inf, better(task, farthest), -soon["minutes"] if soon else -math.inf)
 
 
 def best_rate(task: str, row: Row, root: Path) -> float:
