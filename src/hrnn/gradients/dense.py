@@ -58,6 +58,13 @@ class Tape:
         self.reached = False
         self.blocks[0].set_state(slot, state)
 
+    def moved(self) -> None:
+        """The parameters have moved. What there was is released first, or at the peak of memory there are two of everything."""
+        del self.weights
+        self.weights = self.cell.prepare()
+        for buffer in self.buffers.values():
+            buffer.zero_()
+
     @property
     def state(self) -> CellState:
         """The level's state now: a view of the buffers."""
@@ -221,8 +228,7 @@ class Dense:
         others = [p for p in updates.parameters[level] if p not in own]
         gathered = self.objective.gathered
         if self.mover.move(level, self.steps, lambda: {**tape.cell.gradients(tape.buffers), **gathered.take(others)}, final):
-            tape.weights = tape.cell.prepare()
-            tape.buffers = tape.cell.zero_gradients()
+            tape.moved()
 
     def _index(self, level: int, ordinal: Tensor) -> Tensor:
         """What to decode, drawn for many segments at once: hashing a few numbers takes as long as hashing thousands."""
