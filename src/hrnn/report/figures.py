@@ -95,8 +95,10 @@ def _finish(axis: Axes, panel: Panel, batch: int) -> None:
     axis.grid(True, linewidth=0.4, alpha=0.5)
     if panel.entry == "accuracy":
         axis.set_ylim(0, 1.01)
-    elif panel.entry in ("solved", "recalled_bits_per_character"):
+    elif panel.entry == "solved":
         axis.set_ylim(bottom=0)
+    elif panel.entry == "recalled_bits_per_character":  # chance is 1; single steps far above it would press the rest together
+        axis.set_ylim(0, 1.5)
     for level, words in panel.lines:
         axis.axhline(level, color="0.4", linewidth=0.8, linestyle=":")
         axis.text(0.99, level, words, transform=axis.get_yaxis_transform(), ha="right", va="bottom", fontsize=8)
