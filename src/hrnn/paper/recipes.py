@@ -256,7 +256,7 @@ def _long(steps: int, sizes: tuple[int, ...], sequences: int, validate_every: in
     return Config(
         Needle(steps=steps, test_sequences=min(1_000, 2_000_000 // steps)),
         Model("ours", hidden_sizes=sizes, periods=(10,) * (len(sizes) - 1), window=steps, betas=(0.1,)),
-        Learning(batch=10, learning_rate=3e-3),
+        Learning(batch=10, learning_rate=3e-3, clip=1.0),
         Budget(sequences=sequences, validate_every=validate_every),
         UPKEEP,
     )
