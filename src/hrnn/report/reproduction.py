@@ -128,6 +128,8 @@ def settings(rows: Sequence[Entries]) -> str:
     learning, budgets = rows[0]["config"]["learning"], {json.dumps(row["config"]["budget"]) for row in rows}
     parts.append(f"batch {learning['batch']}")
     parts.append(f"{learning['optimizer'].capitalize()} at {learning['learning_rate']:g}")
+    if learning["clip"] is not None:
+        parts.append(f"gradients clipped at {learning['clip']:g}")
     budget = rows[0]["config"]["budget"]
     if len(budgets) == 1 and budget["sequences"]:
         parts.append(f"{budget['sequences']:,} sequences a run")
