@@ -270,14 +270,15 @@ def unlocked_recipe(recipe: Callable[[Profile], Config[TaskT]]) -> Callable[[Pro
 
 
 def complete(config: Config[TaskT], seed: int, data: Path | None, scale: float = 1.0) -> Config[TaskT]:
-    """The run of a recipe for a seed, its data in the folders `data`/mnist and `data`/ptb, its budget times `scale`."""
+    """The run of a recipe for a seed, its data in the folders `data`/mnist and `data`/ptb, its budget times `scale`.
+
+    Patience is not scaled: how long a length may take says nothing of how many there is time for.
+    """
     task: Any = config.task
     if isinstance(task, Pixels):
         task = replace(task, data=_folder(data, "mnist"))
     elif isinstance(task, Text):
         task = replace(task, data=(_folder(data, "ptb"),))
-    elif isinstance(task, Copy) and task.patience is not None:
-        task = replace(task, patience=max(1, round(task.patience * scale)))
     config = replace(config, task=task, upkeep=replace(config.upkeep, seed=seed))
     return settled(config if scale == 1 else replace(config, budget=scaled(config.budget, config.learning.batch, scale)))
 
