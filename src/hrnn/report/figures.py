@@ -99,6 +99,7 @@ def _finish(axis: Axes, panel: Panel, batch: int) -> None:
         axis.set_ylim(bottom=0)
     elif panel.entry == "recalled_bits_per_character":  # chance is 1; single steps far above it would press the rest together
         axis.set_ylim(0, 1.5)
+    side: Literal["top", "bottom"] = "top" if panel.entry == "accuracy" else "bottom"  # where no curve comes
     for level, words in panel.lines:
         axis.axhline(level, color="0.4", linewidth=0.8, linestyle=":")
-        axis.text(0.99, level, words, transform=axis.get_yaxis_transform(), ha="right", va="bottom", fontsize=8)
+        axis.text(0.99, level, words, transform=axis.get_yaxis_transform(), ha="right", va=side, fontsize=8)
