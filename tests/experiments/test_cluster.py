@@ -89,7 +89,7 @@ def test_workers_are_killed_and_no_run_is_lost_or_doubled(tmp_path, address):
 def test_interrupted_on_a_local_cluster_it_leaves_checkpoints(tmp_path):
     pytest.importorskip("ray", reason='Ray is not installed: pip install "hrnn[ray]"')
     place = tmp_path / "s" / "seed=0"
-    options = ("--over", "seed=0,1", "--updates", 5000, "--folder", tmp_path / "s", "--engine", "ray", "--jobs", "1")
+    options = ("--over", "seed=0,1", "--updates", 1_000_000, "--folder", tmp_path / "s", "--engine", "ray", "--jobs", "1")
     process = begin(*NEEDLE, "--journal-every", 1, *options)
     wait_for(lambda: last_update(place).get("update", 0) > 5 or process.poll() is not None, "no progress")
     process.send_signal(signal.SIGINT)
