@@ -284,6 +284,20 @@ def test_a_parameter_without_gradient_does_not_move():
     assert updates.moves == [1, 1]
 
 
+def test_a_parameter_of_no_optimizer_keeps_its_gradient():
+    """A user's optimizers may leave parameters out; at the window's end those have the gradient of the window."""
+    gradients = []
+    for unlocked in (False, True):
+        model, head, x, y, _ = problem([3, 4], [4])
+        cells = [[p for name, p in cell.named_parameters() if name != "weight_hidden"] for cell in model.cells]
+        updates = hrnn.Updates(model, [sgd(some) for some in cells], every=None) if unlocked else None
+        hrnn.Restricted().backward(model, x, y, loss=make_loss(head), betas=[0.5], updates=updates)
+        gradients.append([cell.weight_hidden.grad for cell in model.cells])
+    for locked, kept in zip(*gradients, strict=True):
+        assert locked.abs().max() > 0
+        assert torch.equal(locked, kept)
+
+
 def test_clipping_and_a_schedule_work_for_each_level():
     model, head, x, y, _ = problem([3, 4], [4])
     before = [p.detach().clone() for p in model.cells[0].parameters()]

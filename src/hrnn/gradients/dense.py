@@ -227,7 +227,10 @@ class Dense:
         own = set(tape.cell.parameters())
         others = [p for p in updates.parameters[level] if p not in own]
         gathered = self.objective.gathered
-        if self.mover.move(level, self.steps, lambda: {**tape.cell.gradients(tape.buffers), **gathered.take(others)}, final):
+        moved = self.mover.move(
+            level, self.steps, lambda: {**tape.cell.gradients(tape.buffers), **gathered.take(others)}, final
+        )
+        if moved and not final:  # after the last move nothing ticks any more, and `.grad` may be a view of the buffers
             tape.moved()
 
     def _index(self, level: int, ordinal: Tensor) -> Tensor:
