@@ -104,8 +104,13 @@ def config(task: str, row: Row, rate: float, seed: int, data: Path) -> Config[An
     )
 
 
+def name_of(task: str, row: Row, rate: float, seed: int) -> str:
+    """Of a run: its folder below WORK and RESULTS."""
+    return f"{task}/{row.slug}/rate-{rate:g}-seed-{seed}"
+
+
 def unit(task: str, row: Row, rate: float, seed: int, data: Path) -> Unit:
-    return Unit(f"{task}/{row.slug}/rate-{rate:g}-seed-{seed}", config(task, row, rate, seed, data))
+    return Unit(name_of(task, row, rate, seed), config(task, row, rate, seed, data))
 
 
 def points(task: str, folder: Path) -> list[dict[str, float]]:
@@ -143,7 +148,7 @@ def standing(task: str, folder: Path) -> tuple[float, float, float]:
 
 
 def best_rate(task: str, row: Row, root: Path) -> float:
-    return max(row.rates, key=lambda rate: standing(task, root / f"{task}/{row.slug}/rate-{rate:g}-seed-{TUNING}"))
+    return max(row.rates, key=lambda rate: standing(task, root / name_of(task, row, rate, TUNING)))
 
 
 def target_of(task: str, root: Path) -> float:
@@ -151,7 +156,7 @@ def target_of(task: str, root: Path) -> float:
     if task == "copy":
         return float(TARGET)
     rate = best_rate(task, ROWS[0], root)
-    ends = [best(task, root / f"{task}/locked/rate-{rate:g}-seed-{seed}") for seed in SEEDS]
+    ends = [best(task, root / name_of(task, ROWS[0], rate, seed)) for seed in SEEDS]
     return statistics.median(ends) + (0.01 if task == "text" else -0.01)
 
 
@@ -159,9 +164,9 @@ def best(task: str, folder: Path) -> float:
     return max((point["value"] for point in points(task, folder)), key=lambda value: better(task, value))
 
 
-def finished(task: str, row: Row, root: Path) -> list[Path]:
-    """The reported runs of a row that have come to their end."""
-    runs = [root / f"{task}/{row.slug}/rate-{best_rate(task, row, root):g}-seed-{seed}" for seed in SEEDS]
+def finished(task: str, row: Row, rate: float, root: Path) -> list[Path]:
+    """The runs of a row at a rate, of the seeds that are reported, that have come to their end."""
+    runs = [root / name_of(task, row, rate, seed) for seed in SEEDS]
     return [folder for folder in runs if (folder / folders.RESULT).exists()]
 
 
@@ -170,7 +175,7 @@ def table(task: str, root: Path) -> list[dict[str, Any]]:
     target, entries = target_of(task, root), []
     for row in rows(task):
         rate = best_rate(task, row, root)
-        runs = finished(task, row, root)
+        runs = finished(task, row, rate, root)
         there = [reached(task, folder, target) for folder in runs]
         entry: dict[str, Any] = {
             "task": task,
@@ -186,7 +191,7 @@ def table(task: str, root: Path) -> list[dict[str, Any]]:
             middle = statistics.median(values) if values else math.inf
             entry[f"median_{name}"] = None if math.isinf(middle) else round(middle, 3)
         entry["best"] = [best(task, folder) for folder in runs]
-        entry["tuning"] = {f"{one:g}": best(task, root / f"{task}/{row.slug}/rate-{one:g}-seed-{TUNING}") for one in row.rates}
+        entry["tuning"] = {f"{one:g}": best(task, root / name_of(task, row, one, TUNING)) for one in row.rates}
         entries.append(entry)
     return entries
 
@@ -223,11 +228,14 @@ def draw(tasks: Sequence[str], root: Path, path: Path) -> None:
     with plt.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hrnn"}):
         figure, panels = plt.subplots(len(tasks), 3, figsize=(10, 3.0 * len(tasks) + 0.6), squeeze=False, layout="constrained")
         for task, line in zip(tasks, panels, strict=True):
+            lines = {
+                row: [points(task, folder) for folder in finished(task, row, best_rate(task, row, root), root)]
+                for row in rows(task)
+            }
             for panel, (name, words) in zip(line, axes_of.items(), strict=True):
-                for row in rows(task):
+                for row, runs in lines.items():
                     number = ROWS.index(row)
-                    for folder in finished(task, row, root):
-                        found = points(task, folder)
+                    for found in runs:
                         style = {"color": COLOURS[number], "dashes": DASHES[number], "linewidth": 1.1, "alpha": 0.85}
                         if task == "copy":
                             panel.step([p[name] for p in found], [p["value"] for p in found], where="post", **style)
