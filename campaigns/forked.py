@@ -1,0 +1,193 @@
+"""Calls of the command line in forked children of one process that has imported everything, with limits on what they take."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import io
+import os
+import resource
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MEMORY = 3 << 30  # bytes that a call may add to what the warm process has mapped
+CPU_SECONDS = 20
+WALL_SECONDS = 60.0
+ALLOWED = (0, 1, 2, 130, 143)
+PRELOADED = (
+    "torch._dynamo",  # what the first optimizer imports
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.figure",
+    "tensorboard.compat.proto.event_pb2",
+    "tensorboard.compat.proto.summary_pb2",
+    "tensorboard.summary.writer.record_writer",
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a call ended: its exit code (negative: the signal that killed it), what it printed, and whether it had to be
+    stopped: "" , "SIGINT" if it then ended by itself, "hang" if it did not."""
+
+    code: int
+    out: str
+    err: str
+    stopped: str = ""
+    seconds: float = 0.0
+
+    @property
+    def said(self) -> str:
+        return self.out + self.err
+
+
+def warm() -> None:
+    """Import what the commands import, once, on one thread, and read every command's options once."""
+    import torch
+
+    from hrnn.cli import COMMANDS, main
+
+    torch.set_num_threads(1)
+    for name in (*(f"hrnn.commands.{command}" for command in COMMANDS), *PRELOADED):
+        importlib.import_module(name)
+    for arguments in (["train", "copy", "--help"], *([command, "--help"] for command in COMMANDS)):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+            main(arguments)
+    threads = len(os.listdir("/proc/self/task"))
+    if threads > 1:
+        raise RuntimeError(f"the warm process has {threads} threads; forks of it could hang")
+    gc.collect()
+    gc.freeze()
+
+
+def call(
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    before: Callable[[], object] | None = None,
+    patience: float = WALL_SECONDS,
+    kill_after: float | None = None,
+    environment: dict[str, str] | None = None,
+) -> Ended:
+    """`hrnn ARGUMENTS` in a fork, in a folder. before: what the child does first, as to patch itself. patience: seconds after
+    which it gets a SIGINT, and as long again to obey. kill_after: seconds after which it gets a SIGKILL."""
+    return finish(begin(arguments, folder, before=before, environment=environment), patience, kill_after)
+
+
+def begin(
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    before: Callable[[], object] | None = None,
+    environment: dict[str, str] | None = None,
+) -> tuple[int, int, int]:
+    """Start a call; returns its process and the files of what it prints."""
+    out, err = os.memfd_create("out"), os.memfd_create("err")
+    pid = os.fork()
+    if not pid:
+        become(arguments, folder, out, err, before, environment or {})
+    return pid, out, err
+
+
+def finish(child: tuple[int, int, int], patience: float = WALL_SECONDS, kill_after: float | None = None) -> Ended:
+    """Wait for a call, and see that nothing of it is left."""
+    pid, out, err = child
+    stopped = ""
+    watch = os.pidfd_open(pid)
+    try:
+        if kill_after is not None:
+            if not ended(watch, kill_after):
+                os.kill(pid, signal.SIGKILL)
+        elif not ended(watch, patience):
+            stopped = "SIGINT"
+            os.kill(pid, signal.SIGINT)
+            if not ended(watch, patience):
+                stopped = "hang"
+                os.kill(pid, signal.SIGKILL)
+    finally:
+        os.close(watch)
+    _, status, usage = os.wait4(pid, 0)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    return Ended(os.waitstatus_to_exitcode(status), content(out), content(err), stopped, usage.ru_utime + usage.ru_stime)
+
+
+def ended(watch: int, seconds: float) -> bool:
+    return bool(select.select([watch], [], [], seconds)[0])
+
+
+def content(file: int) -> str:
+    """What was printed, at most a few megabytes of it; the file is closed."""
+    size = os.fstat(file).st_size
+    text = os.pread(file, min(size, 4 << 20), 0).decode(errors="replace")
+    os.close(file)
+    return text
+
+
+def become(
+    arguments: Sequence[str],
+    folder: Path,
+    out: int,
+    err: int,
+    before: Callable[[], object] | None,
+    environment: dict[str, str],
+) -> None:
+    """In the child: be the process that a shell would have started. Never returns."""
+    code = 1
+    try:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        # The parent's may be what a test captures; these are what the interpreter would have opened.
+        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), write_through=True, encoding="utf-8")
+        sys.stderr = io.TextIOWrapper(
+            io.FileIO(2, "w", closefd=False), write_through=True, encoding="utf-8", errors="backslashreplace"
+        )
+        limits()
+        os.chdir(folder)
+        os.environ.update(environment)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if before:
+            before()
+        code = entry(arguments)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def entry(arguments: Sequence[str]) -> int:
+    """What the script `hrnn` does, with the exit code that the interpreter would make of it."""
+    from hrnn.cli import main
+
+    try:
+        code = main(list(arguments))
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else 0 if ending.code is None else 1
+        if isinstance(ending.code, str):
+            print(ending.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        code = 120  # as the interpreter ends when its output cannot be flushed
+    return code
+
+
+def limits() -> None:
+    """So that no call can eat the machine, nor write a core or endless files."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    space = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (space, space))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
