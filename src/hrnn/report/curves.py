@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from hrnn.errors import UserError
 from hrnn.report.summary import name_of_run
-from hrnn.training.folder import read_entries
+from hrnn.training.entries import read_entries
 from hrnn.training.journal import read
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; dashes for those who print in grey.

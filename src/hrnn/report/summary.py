@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.errors import UserError
-from hrnn.training.folder import CONFIG, is_locked, read_entries, read_result
+from hrnn.training.entries import CONFIG, is_locked, read_entries, read_result
 from hrnn.training.journal import read
 
 BEST = {

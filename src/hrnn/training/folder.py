@@ -15,11 +15,12 @@ import hrnn
 from hrnn.errors import UserError
 from hrnn.launch import launcher, restarts
 from hrnn.training.config import Config, from_json, settled, to_json
+from hrnn.training.entries import CONFIG, FORMAT, LOCK, RESULT, is_locked, read_entries
+from hrnn.training.entries import read_result as read_result
 from hrnn.training.files import cannot_write, make_folder, write_whole
 from hrnn.training.journal import JOURNAL
 
-FORMAT = 1  # of the run folder; raised when an older run can no longer be continued
-CONFIG, RESULT, CHECKPOINTS, TENSORBOARD, LOCK = "config.json", "result.json", "checkpoints", "tensorboard", "lock"
+CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
 
 
 def create(folder: Path, config: Config[Any], overwrite: bool) -> None:
@@ -60,39 +61,12 @@ def extend(folder: Path, config: Config[Any]) -> None:
         (folder / RESULT).unlink(missing_ok=True)
 
 
-def read_entries(folder: Path) -> dict[str, Any]:
-    """config.json as it stands, if this version understands it."""
-    try:
-        entries = json.loads((folder / CONFIG).read_text())
-        written_by, written_as = entries["version"], entries["format"]
-    except FileNotFoundError:
-        raise UserError(f"{folder} holds no run (no {CONFIG}); hrnn runs lists those of a folder") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / CONFIG} cannot be read ({type(error).__name__}: {error})") from None
-    if written_as != FORMAT:
-        raise UserError(
-            f"{folder} was written by hrnn {written_by} (format {written_as}) and this is {hrnn.__version__} "
-            f"(format {FORMAT}); use that version: pip install hrnn=={written_by}"
-        )
-    return {key: value for key, value in entries.items() if key not in ("format", "version")}
-
-
 def read_config(folder: Path) -> Config[Any]:
     entries = read_entries(folder)
     try:
         return from_json(entries)
     except (KeyError, TypeError) as error:
         raise UserError(f"{folder / CONFIG} does not describe a run ({type(error).__name__}: {error})") from None
-
-
-def read_result(folder: Path) -> dict[str, Any] | None:
-    """What a finished run found; None while it is not finished."""
-    try:
-        return dict(json.loads((folder / RESULT).read_text()))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder / RESULT} cannot be read ({error})") from None
 
 
 @contextmanager
@@ -111,15 +85,3 @@ def locked(folder: Path) -> Iterator[None]:
         file.write(f"{os.getpid()} {launcher()}\n")
         file.flush()
         yield
-
-
-def is_locked(folder: Path) -> bool:
-    """Is a process at work on this run?"""
-    try:
-        with open(folder / LOCK) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
