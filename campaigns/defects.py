@@ -43,7 +43,8 @@ class Summary:
         self.defects.append(Defect(what, " ".join(reproduction.split())))
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        entries = {**vars(self), "defects": [asdict(defect) for defect in self.defects]}
+        return {**entries, "counts": dict(self.counts), "again": dict(self.again)}
 
     @staticmethod
     def from_json(entries: dict[str, Any]) -> Summary:

@@ -49,6 +49,7 @@ class Ended:
 
 def warm() -> None:
     """Import what the commands import, once, on one thread, and read every command's options once."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # before they are imported
     import torch
 
     from hrnn.cli import COMMANDS, main
