@@ -20,7 +20,7 @@ from hrnn.training.config import Budget, Config, Learning, Model, TaskT, Upkeep,
 Profile = Literal["desk", "paper"]
 Recipe = Callable[[Profile], Config[Any]]
 
-UPKEEP = Upkeep(threads=1, journal_every=25, tensorboard=False)
+UPKEEP = Upkeep(threads=1, journal_every=25, tensorboard=False, frozen_every=0)
 BETAS = (1e-3, 1e-2, 1e-1, 0.0, 1.0, 10.0, 100.0)  # the paper's grid, in its order
 NEEDLE_BETAS = (0.0, 0.1, 1.0, 10.0)
 

@@ -22,6 +22,7 @@ import hrnn
 from hrnn.errors import UserError
 from hrnn.experiments.units import Unit, in_words
 from hrnn.training.config import Config, to_json
+from hrnn.training.entries import with_old_values
 from hrnn.training.files import make_folder, write_whole
 from hrnn.training.folder import read_result
 from hrnn.training.journal import JOURNAL
@@ -67,7 +68,7 @@ def read(folder: Path, unit: Unit, setting: dict[str, Any]) -> Result | None:
         entries = entries_of(path)
         written = {"format": entries["format"], "hrnn": entries["hrnn"]}
         difference = in_words(
-            {**written, **entries["setting"], **entries["config"]},
+            {**written, **entries["setting"], **with_old_values(entries["config"])},
             {"format": FORMAT, "hrnn": hrnn.__version__, **setting, **to_json(unit.config)},
             ignored=PLACES,
         )

@@ -106,6 +106,9 @@ class Upkeep:
     """Updates between records of the journal."""
     tensorboard: bool = True
     """Write TensorBoard events."""
+    frozen_every: int = 50
+    """With --update segment: every so many updates the window is also scored before it is learned, all weights as they are
+    then (frozen_loss in the journal); 0: never."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +242,8 @@ def _check_numbers(config: Config[Any]) -> None:
     for name, count in at_least_1.items():
         if count is not None and count < 1:
             raise UserError(f"--{name} is {count}; give at least 1")
+    if upkeep.frozen_every < 0:
+        raise UserError(f"--frozen-every is {upkeep.frozen_every}; give a number of updates, or 0 for never")
     for name, number in above_0.items():
         if number is not None and not number > 0:
             raise UserError(f"--{name} is {number}; give a number above 0")

@@ -36,7 +36,13 @@ def read_entries(folder: Path) -> dict[str, Any]:
             f"{folder} was written by hrnn {written_by} (format {written_as}) and this is {hrnn.__version__} "
             f"(format {FORMAT}); use that version: pip install hrnn=={written_by}"
         )
-    return {key: value for key, value in entries.items() if key not in ("format", "version")}
+    return with_old_values({key: value for key, value in entries.items() if key not in ("format", "version")})
+
+
+def with_old_values(entries: dict[str, Any]) -> dict[str, Any]:
+    """A configuration; options that the version that wrote it did not have say what it did, never today's default."""
+    upkeep = entries.get("upkeep")
+    return entries | ({"upkeep": {"frozen_every": 0, **upkeep}} if isinstance(upkeep, dict) else {})
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from hrnn.distributed import ALONE, Group
 from hrnn.state import State
-from hrnn.tasks import Batch, Task
+from hrnn.tasks import Batch, Task, Window
 from hrnn.training.network import Network
+
+FROZEN = "_frozen_"  # begins the names of sums of windows that were scored before they were learned
 
 
 class Tally:
@@ -33,21 +35,34 @@ class Tally:
         return {"loss": sums["loss"] / targets, **task.report(sums, targets)}
 
 
+Scores = tuple[Tensor, dict[str, Tensor], State]
+
+
 @torch.no_grad()
-def scored(
-    network: Network, task: Task, batch: Batch, state: State | None
-) -> Iterator[tuple[Tensor, dict[str, Tensor], State]]:
-    """For each window the task's losses where a target stands, its metrics there, and the state after it."""
+def score(network: Network, task: Task, window: Window, state: State | None) -> Scores:
+    """The task's losses where a target stands, its metrics there, and the state after the window."""
+    given = window.boundaries if task_gives_boundaries(network) else None
+    output, state = network.levels(window.x, state, boundaries=given)
+    target = window.y
+    if window.mask is not None:
+        output, target = output[window.mask][None], target[window.mask][None]
+    values: Any = task.loss(network(output), target) if target.numel() else output.new_zeros(target.shape)
+    values, metrics = values if isinstance(values, tuple) else (values, {})
+    return values, metrics, state
+
+
+def scored(network: Network, task: Task, batch: Batch, state: State | None) -> Iterator[Scores]:
+    """`score` for each window, one after the other."""
     state = None if batch.fresh else state
     for window in batch.windows:
-        given = window.boundaries if task_gives_boundaries(network) else None
-        output, state = network.levels(window.x, state, boundaries=given)
-        target = window.y
-        if window.mask is not None:
-            output, target = output[window.mask][None], target[window.mask][None]
-        values: Any = task.loss(network(output), target) if target.numel() else output.new_zeros(target.shape)
-        values, metrics = values if isinstance(values, tuple) else (values, {})
+        values, metrics, state = score(network, task, window, state)
         yield values, metrics, state
+
+
+def sums_of(values: Tensor, metrics: dict[str, Tensor]) -> dict[str, float]:
+    """A window's scores as sums for a `Tally`."""
+    sums = {name: float(value.sum(dtype=torch.float64)) for name, value in metrics.items()}
+    return {"loss": float(values.sum(dtype=torch.float64)), "_targets": values.numel(), **sums}
 
 
 def task_gives_boundaries(network: Network) -> bool:
@@ -78,6 +93,5 @@ def evaluate(network: Network, task: Task, batches: Iterable[Batch], group: Grou
         part = group.part(batch.rows)
         for values, metrics, state in scored(network, task, batch.only(part), carried) if part else ():
             carried = state
-            tally.add(loss=float(values.sum(dtype=torch.float64)), _targets=values.numel())
-            tally.add(**{name: float(value.sum(dtype=torch.float64)) for name, value in metrics.items()})
+            tally.add(**sums_of(values, metrics))
     return Tally(group.sums(tally.sums)).report(task)

@@ -16,9 +16,10 @@ import hrnn.training.network as networks
 from hrnn.distributed import ALONE, Group
 from hrnn.errors import DivergedError, UserError
 from hrnn.launch import launched
-from hrnn.tasks import Batch
+from hrnn.state import State
+from hrnn.tasks import Batch, Window
 from hrnn.training.config import Config, from_json, reading, settled, to_json
-from hrnn.training.evaluation import Tally, evaluate, task_gives_boundaries, values_of
+from hrnn.training.evaluation import FROZEN, Tally, evaluate, score, sums_of, task_gives_boundaries, values_of
 from hrnn.training.files import write_whole
 from hrnn.training.optimizer import learning_rate
 from hrnn.training.progress import Progress
@@ -117,6 +118,8 @@ def learn(run: Run, batch: Batch) -> Tally:
         counted, steps = (sum(targets), batch.steps) if per_batch else (here, window.steps)
         weight, local_weight = 1 / max(1, counted), 1 / (steps * rows)
         set_rate(run)
+        if run.frozen_due:
+            mine.add(**frozen(run, window, state))
         result = run.gradient.backward(
             run.network.levels,
             window.x,
@@ -146,12 +149,20 @@ def learn(run: Run, batch: Batch) -> Tally:
     return tally
 
 
+def frozen(run: Run, window: Window, state: State) -> dict[str, float]:
+    """Sums of a window that is yet to be learned. Where levels move within it the loss of learning is optimistic, as they
+    adapt to its rows on the way; this one is not. It leaves no trace in the run but a number in the journal."""
+    with torch.random.fork_rng(devices=[]):  # a user's cell may draw
+        values, metrics, _ = score(run.network, run.task, window, state)
+    return {f"{FROZEN}{name}": value for name, value in sums_of(values, metrics).items()}
+
+
 def move(run: Run, mine: Tally, tally: Tally) -> None:
     """One update, unless the loss is no number: then the weights stay as they are. What this process summed since the last
     one is added up over all of them, and starts again."""
     tally.add(**run.group.sums(mine.sums))
     mine.sums.clear()
-    if not math.isfinite(sum(tally.sums.values())):
+    if not math.isfinite(sum(value for name, value in tally.sums.items() if not name.startswith(FROZEN))):
         raise DivergedError(f"the loss is {tally.sums['loss']} at update {run.position.updates + 1}")
     if run.updates is not None:  # the levels have moved by themselves
         run.position.moves = list(run.updates.moves)
@@ -203,7 +214,7 @@ def record_updates(run: Run, status: dict[str, Any]) -> None:
     run.latest = run.report()
     record = {"kind": "update", "update": run.position.updates, "sequences": run.sequences, **status, **run.latest}
     if run.updates is not None:
-        record["moves"] = run.position.moves
+        record |= {**run.frozen_report(), "moves": run.position.moves}
     rate = run.optimizers[0].param_groups[0]["lr"]
     run.journal.record({**record, "learning_rate": rate, **run.times()})
     run.position.since_record = {}

@@ -16,7 +16,7 @@ from hrnn.errors import DivergedError, UserError
 from hrnn.state import State
 from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf, flatten_optimizer, pack, read, restore_optimizer, unpack
 from hrnn.training.config import Config, reading
-from hrnn.training.evaluation import Tally
+from hrnn.training.evaluation import FROZEN, Tally
 from hrnn.training.folder import CHECKPOINTS
 from hrnn.training.journal import Journal
 from hrnn.training.optimizer import make_optimizer, make_updates
@@ -119,6 +119,12 @@ class Run:
         """Did the updates since `before` pass a multiple of `every`?"""
         return self.position.updates // every > before // every
 
+    @property
+    def frozen_due(self) -> bool:
+        """Is the next window scored before it is learned?"""
+        every = self.config.upkeep.frozen_every
+        return self.updates is not None and bool(every) and (self.position.updates + 1) % every == 0
+
     def times(self) -> dict[str, float]:
         """Time spent on the run so far, for a record."""
         now = time.monotonic(), time.process_time()
@@ -204,6 +210,11 @@ class Run:
             tally.sums.get(f"_local{level}", 0.0) / places if beta else None for level, beta in enumerate(self.config.betas)
         ]
         return {**tally.report(self.task), "local_losses": local}
+
+    def frozen_report(self) -> dict[str, float]:
+        """What windows scored before they were learned, since the last record; empty if none was."""
+        sums = {n.removeprefix(FROZEN): value for n, value in self.position.since_record.items() if n.startswith(FROZEN)}
+        return {f"frozen_{name}": value for name, value in Tally(sums).report(self.task).items()}
 
 
 def _of_all_rows(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -1,0 +1,80 @@
+"""Where levels move within a window its loss is optimistic; now and then a window is scored before it is learned."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from hrnn.errors import UserError
+from hrnn.state import State
+from hrnn.tasks import Needle, Text
+from hrnn.training import folder as folders
+from hrnn.training import network as networks
+from hrnn.training.checkpoint import Shelf
+from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, reading, settled
+from hrnn.training.evaluation import score
+from hrnn.training.journal import read as read_journal
+from hrnn.training.loop import start
+from tests.tiny import write_text
+
+QUIET = Upkeep(tensorboard=False, journal_every=2)
+
+
+def updates_of(folder):
+    return [record for record in read_journal(folder) if record["kind"] == "update"]
+
+
+def unlocked(folder, updates, frozen_every=0):
+    """A run on a stream of text."""
+    folder.mkdir(exist_ok=True)
+    config = Config(
+        Text(data=(write_text(folder / "text.txt"),), boundaries=(), symbols="bytes"),
+        Model(hidden_sizes=(8, 12), periods=(4,), window=20),
+        Learning(batch=5, learning_rate=0.02, update="segment"),
+        Budget(updates=updates),
+        replace(QUIET, frozen_every=frozen_every),
+    )
+    run = folder / f"run-{frozen_every}"
+    start(config, run)
+    return run
+
+
+def test_a_window_is_scored_before_it_is_learned_and_nothing_else_changes(tmp_path):
+    frozen, plain = unlocked(tmp_path, 12, frozen_every=4), unlocked(tmp_path, 12)
+    records = updates_of(frozen)
+    assert [record["update"] for record in records if "frozen_loss" in record] == [4, 8, 12]
+    names = ("frozen_loss", "frozen_bits_per_character", "seconds", "cpu_seconds")
+    without = [{name: value for name, value in record.items() if name not in names} for record in records]
+    assert without == [{name: value for name, value in one.items() if name not in names} for one in updates_of(plain)]
+
+    earlier, _ = Shelf(unlocked(tmp_path / "again", 11) / folders.CHECKPOINTS, 3).newest()
+    config = folders.read_config(plain)
+    network = networks.build(config)
+    network.load_state_dict(earlier.section("network"))
+    (window,) = config.task.batch(11, reading(config, 20)).windows
+    values, _, _ = score(network, config.task, window, State.from_tensors(earlier.section("state")))
+    assert records[-1]["frozen_loss"] == pytest.approx(float(values.mean()), rel=1e-6)
+    assert records[-1]["frozen_bits_per_character"] == pytest.approx(records[-1]["frozen_loss"] / math.log(2))
+
+
+def test_it_is_for_levels_that_move_within_a_window(tmp_path):
+    config = Config(
+        Needle(steps=6, test_sequences=20),
+        Model(hidden_sizes=(8, 8), periods=(4,)),
+        Learning(batch=5),
+        Budget(updates=4),
+        replace(QUIET, frozen_every=1),
+    )
+    start(config, tmp_path / "run")
+    assert not any("frozen_loss" in record for record in updates_of(tmp_path / "run"))
+    with pytest.raises(UserError, match="--frozen-every is -1"):
+        settled(replace(config, upkeep=replace(QUIET, frozen_every=-1)))
+
+
+def test_a_configuration_without_the_option_does_what_the_version_that_wrote_it_did(tmp_path):
+    run = unlocked(tmp_path, 2, frozen_every=2)
+    entries = json.loads((run / "config.json").read_text())
+    del entries["upkeep"]["frozen_every"]
+    (run / "config.json").write_text(json.dumps(entries))
+    assert folders.read_config(run).upkeep.frozen_every == 0
