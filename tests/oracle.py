@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hrnn.cells import GRU, LSTM, RNN
-from hrnn.segments import Given
+from hrnn.segments import Given, reach_of
 
 MASK = 2**64 - 1
 
@@ -129,6 +129,11 @@ class Oracle:
     def _step(self, row: Row, x: Tensor, flags: dict[int, bool], reset: bool) -> Tensor:
         model, top = self.model, self.levels - 1
         if reset:
+            over = True  # the data may say that the old sequence's last segments are complete
+            for i, period in enumerate(model.periods):
+                over = over and flags.get(i, row.segments[i].ticks % reach_of(period) == 0)
+                if over:
+                    self._end(row, i)
             self._start(row)
         ticks, boundary = [True], []
         for i, period in enumerate(model.periods):
@@ -137,11 +142,8 @@ class Oracle:
             boundary.append(starts)
             ticks.append(starts)
         for i, segment in enumerate(row.segments):
-            if boundary[i] and not self._known(i) and segment.ticks > 0:
-                if segment.in_window:
-                    self._local_loss(row, i, segment.span)
-                else:
-                    segment.skipped += 1
+            if boundary[i]:
+                self._end(row, i)
             segment.span = 1 if boundary[i] else segment.span + 1
             if boundary[i]:
                 segment.ticks, segment.inputs, segment.ordinal = 0, [], segment.ordinal + 1
@@ -183,11 +185,17 @@ class Oracle:
             if self._known(i):
                 segment.ticks %= period
             elif ends:
-                if segment.ticks > 0 and segment.in_window:
-                    self._local_loss(row, i, segment.span)
-                elif segment.ticks > 0:
-                    segment.skipped += 1
+                self._end(row, i)
                 segment.ticks = 0
+
+    def _end(self, row: Row, i: int) -> None:
+        """A segment whose end only the next boundary tells is complete: its local loss, unless its ticks were all earlier."""
+        segment = row.segments[i]
+        if not self._known(i) and segment.ticks > 0:
+            if segment.in_window:
+                self._local_loss(row, i, segment.span)
+            else:
+                segment.skipped += 1
 
     def _local_loss(self, row: Row, level: int, span: int) -> None:
         model, segment = self.model, row.segments[level]

@@ -101,6 +101,20 @@ def cuts(case, draw_from):
     return list(pairwise(edges))
 
 
+def chunked(case, flags, reset, lengths, edges):
+    """The window in chunks; the boundary behind the last step is told with the last of them."""
+    return [
+        hrnn.Chunk(
+            case.x[a:b],
+            case.y[a:b],
+            boundaries=None if flags is None else flags[a : b + (b == case.steps)],
+            reset=None if reset is None else reset[a:b],
+            lengths=None if lengths is None else (lengths - a).clamp(0, b - a),
+        )
+        for a, b in edges
+    ]
+
+
 @given(case=cases(), data=st.data())
 @settings(PROPERTY, max_examples=40)
 def test_whole_is_chunked_is_streamed(case, data):
@@ -206,7 +220,8 @@ def test_a_reset_row_is_a_fresh_sequence(method, data):
     for row in range(case.batch):
         starts = [0, *(t for t in range(1, case.steps) if reset[t, row]), case.steps]
         for a, b in pairwise(starts):
-            part = case.part(a, b, slice(row, row + 1), extra=False)
+            # A boundary where the next sequence starts completes the segment before, in the middle of a window as at its end.
+            part = case.part(a, b, slice(row, row + 1))
             state = model.initial_state(1).with_rows(torch.tensor([row]))
             part |= {"state": state, "reset": torch.ones(1, dtype=torch.bool)}  # a learned start gets its gradient
             assert_close(model(**part)[0][:, 0], whole[a:b, row], tolerance=1e-12)
@@ -306,27 +321,21 @@ def test_rows_may_be_split_over_calls(method, data):
 @given(data=st.data())
 @settings(PROPERTY, max_examples=30)
 def test_rounds_and_chunks_of_any_size_give_the_same(data):
-    """Also with resets; and a chunk may be a plain tuple (x, y)."""
+    """Also with resets and lengths; and a chunk may be a plain tuple (x, y)."""
     case, reset = data.draw(cases(resets=True))
     reset = reset if data.draw(st.booleans()) else None
     flags = case.flags if reset is not None else nested_flags(case.model.periods, case.steps, case.batch, case.generator)
+    lengths = torch.randint(case.steps + 1, (case.batch,), generator=case.generator) if data.draw(st.booleans()) else None
     common = {"loss": squares, "betas": case.betas, **case.weights()}
     runs = []
     for method in (hrnn.Restricted(), hrnn.Restricted(data.draw(st.integers(1, 20))), hrnn.Full()):
-        one = method.backward(case.model, case.x, case.y, boundaries=flags, reset=reset, generator=seeded(), **common)
-        runs.append((one, take_gradients(case.model)))
-        plain = flags is None and reset is None
-        chunks = (
-            (case.x[a:b], case.y[a:b])
-            if plain
-            else hrnn.Chunk(
-                case.x[a:b],
-                case.y[a:b],
-                boundaries=None if flags is None else flags[a : b + (b == case.steps)],
-                reset=None if reset is None else reset[a:b],
-            )
-            for a, b in cuts(case, data)
+        one = method.backward(
+            case.model, case.x, case.y, boundaries=flags, reset=reset, lengths=lengths, generator=seeded(), **common
         )
+        runs.append((one, take_gradients(case.model)))
+        plain = flags is None and reset is None and lengths is None
+        edges = cuts(case, data)
+        chunks = [(case.x[a:b], case.y[a:b]) for a, b in edges] if plain else chunked(case, flags, reset, lengths, edges)
         many = method.backward(case.model, chunks, generator=seeded(), **common)
         gradients = take_gradients(case.model)
         assert_same_state(many.state, one.state)
@@ -336,6 +345,42 @@ def test_rounds_and_chunks_of_any_size_give_the_same(data):
     assert_same_state(runs[1][0].state, runs[0][0].state)
     assert_close(runs[1][0].local_losses, runs[0][0].local_losses)
     assert_same_gradients(runs[1][1], runs[0][1])
+
+
+class Standing(hrnn.Updates):
+    """Levels that move wherever they can, by nothing; what they would have moved by is added up."""
+
+    def __init__(self, model):
+        super().__init__(model, lambda parameters: torch.optim.SGD(parameters, lr=0.0))
+        self.sums = {parameter: torch.zeros_like(parameter) for parameter in model.parameters()}
+
+    def move(self, level, gradients, scale):
+        for parameter, gradient in gradients.items():
+            self.sums[parameter] += gradient
+
+
+@given(data=st.data())
+@settings(PROPERTY, max_examples=40)
+def test_levels_that_may_move_and_stand_still_get_the_gradient_of_the_window(data):
+    """Whenever they may: with rows that end early, are reset, come in chunks and in rounds of any size."""
+    case, reset = data.draw(cases(resets=True))
+    reset = reset if data.draw(st.booleans()) else None
+    flags = case.flags if reset is not None else nested_flags(case.model.periods, case.steps, case.batch, case.generator)
+    lengths = torch.randint(case.steps + 1, (case.batch,), generator=case.generator)
+    method = hrnn.Restricted(data.draw(st.integers(1, 8)))
+    common = {"loss": squares, "betas": case.betas, **case.weights()}
+    locked = method.backward(
+        case.model, case.x, case.y, boundaries=flags, reset=reset, lengths=lengths, generator=seeded(), **common
+    )
+    expected = take_gradients(case.model)
+    updates = Standing(case.model)
+    parts = chunked(case, flags, reset, lengths, cuts(case, data))
+    moved = method.backward(case.model, parts, updates=updates, generator=seeded(), **common)
+    assert_same_state(moved.state, locked.state)
+    assert_close(moved.loss, locked.loss)
+    assert_close(moved.local_losses, locked.local_losses)
+    named = {f"0.{name}": updates.sums[parameter] for name, parameter in case.model.named_parameters()}
+    assert_same_gradients(named, expected)
 
 
 @given(data=st.data())
@@ -393,6 +438,46 @@ def test_long_windows_equal_the_oracle(periods, apart, method):
     assert_same_gradients(got, take_gradients(model))
     assert_close(result.loss, task)
     assert_close(result.local_losses, torch.stack([torch.as_tensor(v).detach() for v in local]))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_row_that_ended_in_an_earlier_chunk_has_its_boundary_from_there(method):
+    torch.manual_seed(0)
+    model = hrnn.HRNN(2, [3, 3], [hrnn.Given(4)]).double()
+    x, y = torch.randn(4, 2, 2).double(), torch.randn(4, 2, 3).double()
+    for flagged, ends in ((1, True), (2, False)):  # right behind the first row's only step, or in its padding
+        flags = torch.zeros(4, 2, dtype=torch.bool)
+        flags[flagged, 0] = True
+        found = []
+        for cut in (1, 2, 3):
+            chunks = [
+                hrnn.Chunk(x[a:b], y[a:b], boundaries=flags[a:b], lengths=(torch.tensor([1, 4]) - a).clamp(0, b - a))
+                for a, b in ((0, cut), (cut, 4))
+            ]
+            result = METHODS[method]().backward(
+                model, chunks, loss=squares, betas=[1.0], weight=0.2, local_weight=0.2, generator=seeded()
+            )
+            found.append(float(result.local_losses[0]))
+            assert result.state.clock.position.tolist() == [[0 if ends else 1], [4]]
+        assert found == [found[0]] * 3
+        assert (found[0] > 0) == ends
+
+
+def test_a_boundary_is_not_announced_but_told_where_the_next_step_may_be_a_reset():
+    """The row behind the last step may be the start of a document, whose level below need not tick before."""
+    torch.manual_seed(0)
+    model = hrnn.HRNN(2, [3, 3, 3], [6, hrnn.Given(4)]).double()
+    x, y = torch.randn(8, 1, 2).double(), torch.randn(8, 1, 3).double()
+    flags, reset = torch.zeros(9, 1, dtype=torch.bool), torch.zeros(8, 1, dtype=torch.bool)
+    flags[4] = reset[4] = True
+    common = {"loss": squares, "betas": [1.0, 1.0], "weight": 1.0, "local_weight": 1.0}
+    whole = hrnn.Restricted().backward(model, x, y, boundaries=flags, reset=reset, **common)
+    first = hrnn.Restricted().backward(model, x[:4], y[:4], boundaries=flags[:5], **common)
+    second = hrnn.Restricted().backward(model, x[4:], y[4:], boundaries=flags[4:], reset=reset[4:], state=first.state, **common)
+    assert_same_state(second.state, whole.state)
+    assert_close(first.local_losses + second.local_losses, whole.local_losses)
+    with pytest.raises(ValueError, match="boundaries of level 1 at step 0, row 0 is true where level 1 does not tick"):
+        model(x[4:], first.state, boundaries=flags[4:])
 
 
 def test_padding_may_hold_anything_even_numbers_that_are_no_tokens():

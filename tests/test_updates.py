@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 
 import pytest
 import torch
@@ -34,6 +35,22 @@ def problem(sizes, periods, cell="rnn", inputs: int | hrnn.Tokens = 2, **options
         for level in range(len(given)):
             boundaries[0, :, level] = True
     return model, head, x, y, boundaries
+
+
+class Elman(nn.Module):
+    """The built-in Elman cell as a user would write it."""
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.inner = nn.Linear(input_size, hidden_size)
+        self.hidden = nn.Linear(hidden_size, hidden_size, bias=False)
+
+    def initial_state(self, batch):
+        return (self.inner.weight.new_zeros(batch, self.hidden_size),)
+
+    def step(self, inputs, state):
+        return (torch.tanh(self.inner(inputs) + self.hidden(state[0])),)
 
 
 def make_loss(head):
@@ -227,21 +244,6 @@ def literal_given(model, head, x, y, boundaries, rounds):
 @pytest.mark.parametrize("levels", [2, 3])
 @pytest.mark.parametrize("cell", ["rnn", "own"])
 def test_given_boundaries_equal_a_loop_by_hand_in_which_every_tick_has_the_weights_of_its_time(levels, cell):
-    class Elman(nn.Module):
-        """The built-in Elman cell as a user would write it."""
-
-        def __init__(self, input_size, hidden_size):
-            super().__init__()
-            self.hidden_size = hidden_size
-            self.inner = nn.Linear(input_size, hidden_size)
-            self.hidden = nn.Linear(hidden_size, hidden_size, bias=False)
-
-        def initial_state(self, batch):
-            return (self.inner.weight.new_zeros(batch, self.hidden_size),)
-
-        def step(self, inputs, state):
-            return (torch.tanh(self.inner(inputs) + self.hidden(state[0])),)
-
     sizes, rounds = [3, 4, 5][:levels], 12 if levels == 3 else 7
     model, head, x, y, boundaries = problem(sizes, [hrnn.Given(3)] * (levels - 1), decoders=False)
     expected, _ = literal_given(model, head, x, y, boundaries, rounds)
@@ -359,3 +361,47 @@ def test_bad_input():
     chunk = hrnn.Chunk(x, y, boundaries=boundaries)
     with pytest.raises(ValueError, match="local_weight is needed"):
         hrnn.Restricted().backward(model, [chunk], loss=make_loss(head), updates=updates, weight=1.0)
+
+
+@pytest.mark.parametrize("kind", ["builtin", "own"])
+def test_a_row_past_its_length_holds_nobody_back(kind):
+    """Its last segment is complete, wherever it ended, with one tensor or with chunks."""
+    moves, states = [], []
+    for lengths in ([24, 24, 24], [4, 24, 24], [3, 24, 24], [0, 24, 11]):
+        for cuts in ([0, STEPS], [0, 5, 9, STEPS]):
+            model, head, x, y, _ = problem([3, 4, 5], [4, 3], "rnn" if kind == "builtin" else Elman)
+            updates = hrnn.Updates(model, sgd, heads=head.parameters())
+            rows = torch.tensor(lengths)
+            chunks = [hrnn.Chunk(x[a:b], y[a:b], lengths=(rows - a).clamp(0, b - a)) for a, b in pairwise(cuts)]
+            share = 1 / (STEPS * BATCH)
+            result = hrnn.Restricted().backward(
+                model, chunks, loss=make_loss(head), betas=[0.5, 0.5], weight=share, local_weight=share, updates=updates
+            )
+            if len(cuts) == 2 or lengths[0] == 24:
+                moves.append(updates.moves)
+            states.append(result.state)
+    assert moves == [[6, 2, 1]] * len(moves)
+    assert states[4].clock.position.tolist() == [[3, 1], [0, 0], [0, 0]]
+    with pytest.raises(ValueError, match="lengths let row 0 go on in a chunk after the one that it ended in"):
+        hrnn.Restricted().backward(
+            model,
+            [hrnn.Chunk(x[:5], y[:5], lengths=[3, 5, 5]), hrnn.Chunk(x[5:], y[5:])],
+            loss=make_loss(head),
+            weight=share,
+            local_weight=share,
+            updates=updates,
+        )
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_cell_of_the_users_counts_its_own_segments_as_a_built_in_one_does(every):
+    moves = []
+    for cell in ("rnn", Elman):
+        model, head, x, y, _ = problem([3, 4, 5], [3, 2], cell)
+        updates = hrnn.Updates(model, sgd, heads=head.parameters(), every=every)
+        state = None
+        for a, b in ((0, 11), (11, STEPS)):  # cut in mid-segment
+            result = hrnn.Restricted().backward(model, x[a:b], y[a:b], loss=make_loss(head), updates=updates, state=state)
+            state = result.state
+        moves.append(updates.moves)
+    assert moves[0] == moves[1]

@@ -161,7 +161,8 @@ def resets(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Rows to be reset before the first step, (batch,), and resets in the course of the steps, (steps, batch); None where
     there are none. `start`: all rows are at the start of a sequence. A user's cell may have a learned initial state, which
-    gets its gradient only if it is entered in the course of the steps."""
+    gets its gradient only if it is entered in the course of the steps; and boundaries given by the data say there whether the
+    segment before was complete."""
     if value is None and start and not model.builtin:
         value = torch.ones(batch, dtype=torch.bool)
     if value is None:
@@ -177,7 +178,7 @@ def resets(
     if start:
         value = torch.cat([value[:1] | (not model.builtin), value[1:]])
     first = None
-    if model.builtin and bool(value[0].any()):
+    if model.builtin and not any(isinstance(p, Given) for p in model.periods) and bool(value[0].any()):
         first, value = value[0], torch.cat([torch.zeros_like(value[:1]), value[1:]])
     return first, value if bool(value.any()) else None
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from hrnn.cells import BuiltinCell, CellState, UserCell
 from hrnn.cells.block import unroll
 from hrnn.cells.builtin import Weights
-from hrnn.segments import Clock, Given, Piece, Schedule, following, known_in_advance, pieces, reach_of, schedule
+from hrnn.segments import Behind, Clock, Given, Piece, Schedule, known_in_advance, pieces, reach_of, schedule
 from hrnn.state import State
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class Run:
         self.cells: list[CellState] = list(state.cells)
         self.clock, self.row = state.clock, state.row
         self.history = [h.clone() for h in state.history]
+        self.behind = Behind()
         self.schedule: Schedule | None = None  # of the last chunk, where that was not in phase
         self.steps = 0
         self.weights: list[Weights] = []  # made when they are first worth it
@@ -188,7 +189,7 @@ class Run:
             self.clock,
             steps,
             boundaries=None if boundaries is None else boundaries[:steps],
-            following=following(boundaries, lengths, steps),
+            following=self.behind.after(boundaries, lengths, steps),
             lengths=lengths,
             reset=reset,
             start=self.steps,

@@ -152,15 +152,29 @@ def _since(count: Tensor, marks: Tensor, before: Tensor) -> Tensor:
     return torch.where(at_mark >= 0, count - at_mark, before + count)
 
 
-def following(boundaries: Tensor | None, lengths: Tensor | None, steps: int) -> Tensor | None:
-    """(B, given levels): is a boundary known to come behind each row's last step? boundaries (steps or steps + 1, B, ...)."""
-    if boundaries is None:
-        return None
-    batch, given = boundaries.shape[1:]
-    padded = torch.cat([boundaries, boundaries.new_zeros(steps + 1 - boundaries.shape[0], batch, given)])
-    if lengths is None:
-        return padded[steps]
-    return padded[lengths, torch.arange(batch, device=boundaries.device)]
+class Behind:
+    """What the chunks of a window say of boundaries behind each row's last step. A row's steps may be over in an earlier chunk
+    than its boundaries: right behind the last step of a chunk comes the first row of the next chunk's boundaries."""
+
+    def __init__(self) -> None:
+        self._known: Tensor | None = None  # (B, given levels)
+        self._open: Tensor | None = None  # (B,) nothing has been said yet of what follows the row's last step
+
+    def after(self, boundaries: Tensor | None, lengths: Tensor | None, steps: int) -> Tensor | None:
+        """(B, given levels): is a boundary known to come behind each row's last step, this chunk's included? boundaries: (steps
+        or steps + 1, B, given levels)."""
+        if boundaries is None:
+            return None
+        batch, given = boundaries.shape[1:]
+        rows = torch.arange(batch, device=boundaries.device)
+        lengths = torch.full_like(rows, steps) if lengths is None else lengths
+        if self._known is None or self._open is None:
+            self._known, self._open = boundaries.new_zeros(batch, given), torch.ones_like(rows, dtype=torch.bool)
+        padded = torch.cat([boundaries, boundaries.new_zeros(steps + 1 - boundaries.shape[0], batch, given)])
+        told = self._open | (lengths > 0)  # of the others only padding is left
+        self._known = torch.where(told[:, None], padded[lengths, rows], self._known)
+        self._open = told & (lengths == boundaries.shape[0])
+        return self._known
 
 
 def schedule(
@@ -194,6 +208,7 @@ def schedule(
     }
     ticks, levels, given = valid, [], 0
     ending = torch.ones(batch, dtype=torch.bool, device=device)  # does the level below's open segment end with the steps?
+    over = torch.ones_like(valid)  # where a sequence starts: had the level below completed its segment before?
     for i, period in enumerate(periods):
         position, span, ordinal = clock.position[:, i], clock.span[:, i], clock.ordinal[:, i]
         count = ticks.cumsum(0)
@@ -202,7 +217,7 @@ def schedule(
             flags = boundaries[..., given]
             announced = torch.zeros_like(ending) if following is None else following[:, given]
             given += 1
-            stray = torch.cat([flags & valid & ~ticks, (announced & valid[-1] & ~ending)[None]])
+            stray = flags & valid & ~ticks  # not what is announced: the next step may be a reset
             if stray.any():
                 step, row = stray.nonzero()[0].tolist()
                 raise ValueError(
@@ -210,18 +225,18 @@ def schedule(
                     f"a boundary of a level must also be one of every level below"
                 )
             boundary = ticks & (flags | resets | ((count == 1) & (position == 0)))
-            ends = ending & announced
+            ends, over = ending & announced, over & flags
         else:
             done = _since(count, resets, position) - 1
             boundary = ticks & (done % period == 0)
             ends = ending
         place = _since(count, boundary, position)  # ticks in the segment, after each step
+        opened = torch.cat([position[None], place[:-1]])  # ticks in the segment before, where a boundary is
         if not isinstance(period, Given):
-            ends = ends & (place[-1] % period == 0)
+            ends, over = ends & (place[-1] % period == 0), over & (opened % period == 0)
         spans = _since(stepped, boundary, span)
         ordinals = _since(boundary.cumsum(0), resets, ordinal)
-        new = boundary & ~resets
-        opened = torch.cat([position[None], place[:-1]])  # ticks in the segment before, where a boundary is
+        new = boundary & (over | ~resets)  # a reset that is no boundary of the data cuts the segment short
         first_tick = (count == 1) & ticks & ~clock.ticked[:, i]
         lost = first_tick & new & (opened > 0)
         ended = boundary & (opened == period) if advance[i] else new & (opened > 0) & ~lost

@@ -8,7 +8,7 @@ completed, and only the records of unfinished segments stay for the next round. 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from hrnn.gradients.records import Records
 from hrnn.gradients.updates import Mover
 from hrnn.gradients.user_log import UserLog
 from hrnn.gradients.window import Chunk, Differentiated, Window
-from hrnn.segments import Clock, LevelSteps, Schedule, following, known_in_advance, reach_of, schedule
+from hrnn.segments import Behind, Clock, LevelSteps, Schedule, known_in_advance, pieces, reach_of, schedule
 from hrnn.state import State
 
 
@@ -42,7 +42,11 @@ class Rounds:
         self.round_steps = round_steps or (4 * reach_of(self.periods[0]) if self.periods else 32)
         self.advance = known_in_advance(self.periods)
         self.clock, self.row, self.before = state.clock, state.row, state
+        self.behind = Behind()
         self.plan: Schedule | None = None
+        self.place: list[int] | None = None  # in the periods, after the last round, where all rows were in phase
+        self.over = torch.zeros_like(state.row, dtype=torch.bool)  # rows past their length: complete, if levels move
+        self.history = list(state.history)  # with the inputs of rows that are over
         self.steps = 0
         self.d_x = None if window.given_x is None else torch.zeros_like(window.given_x)
         if self.d_x is not None and model.batch_first:
@@ -62,18 +66,19 @@ class Rounds:
     def run(self) -> State:
         """Everything: forward, backward, and the state after the window. Gradients are in the objective's `gathered`."""
         for chunk in self.window:
-            self.logs[-1].reserve(self._top_ticks(chunk))
-            for part, last in self._parts(chunk):
+            position, past = self._position(chunk), self._past(chunk)
+            behind = self.behind.after(chunk.boundaries, chunk.lengths, chunk.x.shape[0])
+            self.logs[-1].reserve(self._top_ticks(self._parts(chunk, position, behind, past)))
+            for part, known, over in self._parts(chunk, position, behind, past):
                 if self.plan is not None:  # not right after the round: the last one is swept once, with all the rest
                     self._sweep(final=False)
-                self._round(part, last)
+                self.place = position
+                self._round(part, known)
+                if over is not None:
+                    self._end(over & ~self.over)
+                    self.over = self.over | over
+        self._end(~self.over)
         state = self._state()
-        assert self.plan is not None
-        for level in range(self.top):
-            if not self.advance[level]:
-                rows = self.plan.levels[level].closes.nonzero()[:, 0]
-                clock = self.plan.clock
-                self._local_loss(level, rows, self._last(level, rows), clock.ordinal[rows, level] - 1, clock.span[rows, level])
         self._sweep(final=True)
         for log in self.logs if self.mover.updates is None else []:
             for parameter, gradient in log.gradients().items():
@@ -83,31 +88,55 @@ class Rounds:
             self.objective.gathered.add(self.window.given_x, d_x)
         return state
 
-    def _parts(self, chunk: Chunk) -> Iterator[tuple[Chunk, Tensor | None]]:
-        """The chunk cut into rounds, and with the last what is known of boundaries behind it. Where all rows are in phase, a
-        round ends with a segment of the lowest level."""
-        steps = chunk.x.shape[0]
-        position = self.clock.position
+    def _position(self, chunk: Chunk) -> list[int] | None:
+        """Where the rows are in their periods, if they are there together and their segments end together. Where levels move,
+        rows that are over hold nobody back."""
+        position, moves = self.clock.position, self.mover.updates is not None
         if chunk.reset is not None and bool(chunk.reset[0].all()) and not bool(chunk.reset[1:].any()):
             position = torch.zeros_like(position)
         elif chunk.reset is not None:
             position = torch.full_like(position, -1)
-        in_phase = all(self.advance) and chunk.lengths is None and bool(((position == position[0]) & (position >= 0)).all())
-        in_phase = self.mover.together(position[0].tolist() if in_phase else None, len(self.periods)) is not None
-        size = reach_of(self.periods[0]) if in_phase and self.periods else self.round_steps
-        start = 0
-        stop = min(steps, size - int(position[0, 0]) % size if in_phase and self.periods else size)
+        if moves and chunk.lengths is not None and bool(chunk.lengths.any()):
+            position = position[chunk.lengths > 0]
+        together = all(self.advance) and bool(((position == position[0]) & (position >= 0)).all())
+        found = position[0].tolist() if together and (moves or chunk.lengths is None) else None
+        return self.mover.together(found, len(self.periods))
+
+    def _past(self, chunk: Chunk) -> Tensor | None:
+        """Rows (B,) that are over by the end of the chunk; None where levels do not move: then it makes no difference."""
+        if self.mover.updates is None:
+            return None
+        steps = chunk.x.shape[0]
+        lengths = torch.full_like(self.row, steps) if chunk.lengths is None else chunk.lengths
+        if bool((again := self.over & (lengths > 0)).any()):
+            raise ValueError(
+                f"lengths let row {int(again.nonzero()[0])} go on in a chunk after the one that it ended in, when levels may "
+                f"have moved; let it go on in the next window"
+            )
+        return lengths < steps
+
+    def _parts(
+        self, chunk: Chunk, position: list[int] | None, behind: Tensor | None, past: Tensor | None
+    ) -> Iterator[tuple[Chunk, Tensor | None, Tensor | None]]:
+        """The chunk cut into rounds, each with what is known of boundaries behind rows' last steps, and which rows are over.
+        Where all rows are in phase, a round ends with a segment of the lowest level."""
+        steps, lengths = chunk.x.shape[0], chunk.lengths
+        size = reach_of(self.periods[0]) if position else self.round_steps
+        start, stop = 0, min(steps, size - position[0] % size if position else size)  # `position` goes on with the rounds
         while start < steps:
-            lengths = None if chunk.lengths is None else (chunk.lengths - start).clamp(0, stop - start)
             part = Chunk(
                 chunk.x[start:stop].detach(),
                 None if chunk.y is None else chunk.y[start:stop],
                 None if chunk.mask is None else chunk.mask[start:stop],
                 None if chunk.boundaries is None else chunk.boundaries[start:stop],
-                lengths,
+                None if lengths is None else (lengths - start).clamp(0, stop - start),
                 None if chunk.reset is None else chunk.reset[start:stop],
             )
-            yield part, following(chunk.boundaries, chunk.lengths, steps) if stop == steps else None
+            over = past if past is None or lengths is None else past & (lengths <= stop)
+            known = behind
+            if behind is not None and stop < steps:
+                known = None if over is None else behind & over[:, None]
+            yield part, known, over
             start, stop = stop, min(steps, stop + size)
 
     def _schedule(self, part: Chunk, behind: Tensor | None, clock: Clock, start: int) -> Schedule:
@@ -122,10 +151,10 @@ class Rounds:
             start=start,
         )
 
-    def _top_ticks(self, chunk: Chunk) -> int:
+    def _top_ticks(self, parts: Iterable[tuple[Chunk, Tensor | None, Tensor | None]]) -> int:
         """How often the top level will tick: its records stay, and growing them round by round would hold them twice."""
         clock, start, ticks = self.clock, self.steps, 0
-        for part, behind in self._parts(chunk):
+        for part, behind, _ in parts:
             plan = self._schedule(part, behind, clock, start)
             clock, start, ticks = plan.clock, start + part.x.shape[0], ticks + len(plan.levels[-1].rows)
         return ticks
@@ -155,6 +184,9 @@ class Rounds:
                 before = self._at(i, rows, self.records[i].tick[which + added[i].start] - 1)
                 self._local_loss(i, rows, before, steps_of.ordinal_before[which], steps_of.span_before[which])
         self.steps += steps
+        if self.place is not None:
+            for _ in pieces([reach_of(p) for p in self.periods], self.place, steps):
+                pass
 
     def _append(self, plan: Schedule) -> list[slice]:
         """Records for all ticks of a round, the top level first: its records are the parents of the next level's."""
@@ -226,9 +258,6 @@ class Rounds:
         found = table[relative.clamp(0, max(0, table.shape[0] - 1)), rows.expand_as(relative)]
         return torch.where(relative >= 0, found, -1)
 
-    def _last(self, level: int, rows: Tensor) -> Tensor:
-        return self._at(level, rows, self.records[level].ticks[rows] - 1)
-
     def _local_loss(self, level: int, rows: Tensor, last: Tensor, ordinal: Tensor, span: Tensor) -> None:
         """The local loss of segments whose last records are `last` (n,)."""
         if not self.window.betas[level] or not len(rows):
@@ -248,6 +277,24 @@ class Rounds:
         ended = Ended(level, log.hidden[last], self.row[rows], ordinal, ticks, span, recent)
         log.d_hidden.index_add_(0, last, self.objective.local_gradient(ended))
 
+    def _end(self, rows: Tensor) -> None:
+        """These rows (B,) have no further steps in this window: their last local losses, and the inputs to remember."""
+        assert self.plan is not None
+        if not bool(rows.any()):
+            return
+        for level in range(self.top):
+            if not self.advance[level]:
+                which, clock = (self.plan.levels[level].closes & rows).nonzero()[:, 0], self.plan.clock
+                last = self._at(level, which, self.records[level].ticks[which] - 1)
+                self._local_loss(level, which, last, clock.ordinal[which, level] - 1, clock.span[which, level])
+        for level, old in enumerate(self.history):
+            records, reach = self.records[level], old.shape[0]
+            live = (records.tick >= records.open[records.row]) & (
+                records.place >= self.clock.position[records.row, level] - reach
+            )
+            at = (live & rows[records.row]).nonzero()[:, 0]
+            self.history[level] = old.index_put((records.place[at] % reach, records.row[at]), self.logs[level].inputs[at])
+
     def _sweep(self, final: bool) -> None:
         """Differentiate what is complete, from the bottom level up."""
         complete = torch.ones_like(self.row, dtype=torch.bool)  # rows that have nothing unfinished at the level below
@@ -258,6 +305,7 @@ class Rounds:
                 complete = complete & (self.clock.position[:, level] == self.periods[level])
             else:
                 complete = torch.zeros_like(complete)
+            complete = complete | self.over
             until = records.ticks if final else torch.where(complete, records.ticks, records.open).maximum(records.base)
             table = records.table()
             ready = torch.arange(table.shape[0], device=table.device)[:, None] + records.base < until
@@ -284,7 +332,9 @@ class Rounds:
                     old = lower.parent
                     if len(renumbered):
                         lower.columns["parent"] = torch.where(old >= 0, renumbered[old.clamp(min=0)], -1)
-            if self.mover.due(level) or (final and self.mover.updates is not None):
+            # In phase a level counts its own segments, otherwise rounds.
+            counts = self.place is None or self.place[: level + 1] == self.periods[: level + 1]
+            if (counts and self.mover.due(level)) or (final and self.mover.updates is not None):
                 self._move(level, final)
 
     def _older(self, level: int) -> Tensor | None:
@@ -306,18 +356,9 @@ class Rounds:
             log.moved()
 
     def _state(self) -> State:
-        """The state after the window, before the last sweep: the logs still have the unfinished segments' inputs."""
+        """The state after the window; what rows remember of unfinished segments has been taken from the logs."""
         assert self.plan is not None
         clock = self.plan.settled(self.periods)
-        history = []
-        for level, old in enumerate(self.before.history):
-            records, reach = self.records[level], old.shape[0]
-            new = old.clone()
-            live = (records.tick >= records.open[records.row]) & (
-                records.place >= self.clock.position[records.row, level] - reach
-            )
-            which = live.nonzero()[:, 0]
-            new[records.place[which] % reach, records.row[which]] = self.logs[level].inputs[which]
-            history.append(cleared(new, clock.position[:, level]))
+        history = tuple(cleared(h, clock.position[:, level]) for level, h in enumerate(self.history))
         cells = tuple(tuple(part.clone() for part in log.state) for log in self.logs)
-        return State(cells, clock, self.row, tuple(history))
+        return State(cells, clock, self.row, history)
