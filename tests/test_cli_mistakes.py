@@ -210,7 +210,7 @@ def test_a_users_task_by_a_wrong_name(capsys):
 
 def test_a_folder_that_cannot_be_written(capsys, tmp_path):
     (tmp_path / "file").write_text("")
-    assert "cannot be written" in complaint(capsys, "train", *NEEDLE, "--updates", 1, "--run", tmp_path / "file" / "run")
+    assert "file is not a folder; give another --run" in complaint(capsys, "train", *NEEDLE, "--run", tmp_path / "file" / "run")
 
 
 def test_what_only_some_runs_can_do(capsys, run):

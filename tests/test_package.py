@@ -16,7 +16,10 @@ SOURCE = Path(hrnn.__file__).parent
 # A file imports only from those before it; the same holds for the files of a folder among themselves.
 ORDER = [
     "errors",
+    "limits",
     "launch",
+    "signals",
+    "mishaps",
     "cells",
     "segments",
     "decoders",
@@ -39,7 +42,7 @@ INSIDE = {
     "cells": ["contract", "builtin", "block", "gru", "lstm", "rnn", "exchange", "__init__"],
     "tasks": ["contract", "draws", "curriculum", "copy", "needle", "idx", "pixels", "corpus", "text", "__init__"],
     "training": [
-        *("config", "files", "checkpoint", "journal", "folder", "network", "optimizer", "evaluation"),
+        *("config", "files", "checkpoint", "journal", "folder", "network", "sizes", "optimizer", "evaluation"),
         *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
     ],
     "experiments": [

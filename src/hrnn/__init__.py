@@ -9,11 +9,13 @@ Importing this package is cheap: torch is imported when one of its names is firs
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # type checkers take it for true; typing itself is imported late, for a quick start
 if TYPE_CHECKING:
+    from typing import Any
+
     from hrnn.gradients import Chunk, Full, Restricted, Result, Updates
     from hrnn.hierarchy import HRNN, Tokens
     from hrnn.segments import Given

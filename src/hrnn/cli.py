@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from collections.abc import Sequence
 
+from hrnn import signals
+from hrnn.errors import DONE, FAILED, INTERRUPTED, MISTAKE, TERMINATED, DivergedError, LostError, Terminated, UserError
 from hrnn.launch import is_first_process
+
+TYPE_CHECKING = False  # typing is not imported for it: signals are watched as early as possible
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 COMMANDS = {
     "train": "learn a task, in a new run",
@@ -26,7 +32,8 @@ hrnn train pixels --data mnist --pool 2 --hidden-sizes 128 128 --periods 14
 hrnn train text --data book.txt
 hrnn resume runs/copy-ours-0
 hrnn plot runs/copy-ours-0 runs/copy-hrnn-0"""
-DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+WHERE = "HRNN_TRACEBACK"  # set to 1 in the environment, it shows where an unexpected error came from
+LINE = 1000  # characters of a message
 
 
 def overview() -> str:
@@ -40,8 +47,50 @@ def overview() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns 0 when done, 1 if it failed, 2 for the user's mistake, 130 if interrupted."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    """Run a command; returns an exit code of hrnn.errors. Without arguments it is the program: it takes those of the command
+    line, and the process's signals."""
+    if arguments is not None:
+        return guarded(list(arguments))
+    signals.watch()
+    code = guarded(sys.argv[1:])
+    signals.command_ended()
+    return code
+
+
+def guarded(arguments: list[str]) -> int:
+    """The exit code of a command, however it ends. Whatever was not foreseen is one line, too."""
+    try:
+        code = chosen(arguments)
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        return complain(str(error))
+    except (DivergedError, LostError) as error:
+        return say(str(error), FAILED)
+    except Terminated:
+        return say("terminated", TERMINATED)
+    except KeyboardInterrupt:
+        return say("interrupted", INTERRUPTED)
+    except SystemExit as stopped:  # tyro's, and that of a process that must leave the others at once
+        return stopped.code if isinstance(stopped.code, int) else FAILED if stopped.code else DONE
+    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  the interpreter flushes it at its end
+        return DONE
+    except Exception as error:
+        from hrnn.mishaps import sentence
+
+        if os.environ.get(WHERE):
+            import traceback
+
+            traceback.print_exc()
+        if isinstance(error, OSError) and error.filename is None:
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  whatever could not be written is not tried again
+        return say(sentence(error), FAILED)
+
+
+def chosen(arguments: list[str]) -> int:
+    if hasattr(sys.stdout, "reconfigure"):  # a name or a text may have what the terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     if not arguments or arguments[0] in ("-h", "--help"):
         print(overview())
         return DONE if arguments else MISTAKE
@@ -52,31 +101,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DONE
     name, *rest = arguments
     if name not in COMMANDS:
-        return complain(f"hrnn has no command {name!r}; there are {', '.join(COMMANDS)}")
-    return run_command(name, rest)
-
-
-def run_command(name: str, arguments: list[str]) -> int:
+        raise UserError(f"hrnn has no command {name!r}; there are {', '.join(COMMANDS)}")
     module = importlib.import_module(f"hrnn.commands.{name}")
-    # Errors are imported with the command, which needs torch anyway, or not at all.
-    from hrnn.errors import DivergedError, LostError, UserError
-
-    try:
-        return int(module.main(arguments))
-    except UserError as error:
-        return complain(str(error))
-    except (DivergedError, LostError) as error:
-        print(f"hrnn: {error}", file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt:
-        print("hrnn: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output went away, as `| head` does
-        sys.stderr.close()
-        return DONE
+    signals.command_begins()
+    return int(module.main(rest))
 
 
 def complain(sentence: str) -> int:
-    if is_first_process():
-        print(f"hrnn: {sentence}", file=sys.stderr)
-    return MISTAKE
+    return say(sentence, MISTAKE) if is_first_process() else MISTAKE
+
+
+def say(sentence: str, code: int) -> int:
+    """One line on standard error, however long the values in it; returns the code."""
+    from hrnn.errors import ECHO, shortened
+
+    line = " ".join(word if len(word) <= 2 * ECHO else shortened(word) for word in sentence.replace("\n", " ").split(" "))
+    try:
+        print(f"hrnn: {shortened(line, LINE)}", file=sys.stderr, flush=True)
+    except OSError:  # nobody to tell it to
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    return code

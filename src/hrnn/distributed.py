@@ -23,10 +23,11 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from hrnn.errors import LostError, UserError
+from hrnn.errors import LostError, UserError, shortened
 from hrnn.launch import many, restarts
 
 TIMEOUT = 600.0  # seconds
+LONGEST = 1e7  # seconds that a wait may be given
 
 
 class Group:
@@ -200,8 +201,8 @@ class Group:
         for rank, text in enumerate(self.texts(json.dumps(found))):
             for name, expected, got in json.loads(text):
                 raise UserError(
-                    f"process {rank} was started with other options than process 0: {name} is {_short(got)} there "
-                    f"and {_short(expected)} in process 0; give every process the same"
+                    f"process {rank} was started with other options than process 0: {name} is {shortened(got)} there "
+                    f"and {shortened(expected)} in process 0; give every process the same"
                 )
 
     def speaks(self) -> bool:
@@ -235,8 +236,8 @@ def join(timeout: float = TIMEOUT) -> Iterator[Group]:
 
     Tensors in main memory go through gloo, those on GPUs through nccl; each process gets a GPU, if there are any.
     """
-    if not timeout > 0:
-        raise UserError(f"timeout is {timeout}; give a number of seconds above 0")
+    if not 0 < timeout <= LONGEST:
+        raise UserError(f"timeout is {timeout}; give a number of seconds above 0 and at most {LONGEST:,.0f}")
     if not many():
         yield Group(timeout=timeout)
         return
@@ -274,11 +275,6 @@ def _cannot_join(error: Exception, timeout: float) -> Exception:
 
 def _as_tensor(content: bytes) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) < 60 else f"{text[:60]}..."
 
 
 def _flat(options: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -13,12 +13,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 _CELLS = {"lstm": (4, 2, 1, 4, 4), "gru": (4, 1, 0, 3, 3), "rnn": (1, 1, 0, 1, 1)}  # gates, state, scratch, entering, hidden
 _BLOCK = 16  # hrnn.cells.block.BACKWARD_TICKS, without importing torch; a test compares them
 _FLOAT, _TOKEN = 4, 8
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
 def paper_count(periods: Sequence[int], window: int) -> int:
@@ -211,6 +213,32 @@ def start_of_peak() -> int:
 def peak_since(before: int) -> int:
     """How far the process's resident memory went above `before`, what `start_of_peak` returned."""
     return _status("VmHWM") - before
+
+
+def memory_of_machine() -> int | None:
+    """Bytes that a process can have here, with swap; None where the system does not say."""
+    found = []
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        entries = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+        found.append(entries["MemTotal"] + entries.get("SwapTotal", 0))
+    except (OSError, ValueError, KeyError, IndexError):
+        pass
+    for path in _LIMITS:
+        try:
+            found.append(int(Path(path).read_text()))
+        except (OSError, ValueError):  # none, or "max"
+            continue
+    return min(found, default=None)
+
+
+def in_words(count: int) -> str:
+    """Bytes as one says them: 3.2 TB."""
+    for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000  # type: ignore[assignment]
+    return f"{count:,.3g} EB"
 
 
 def _status(name: str) -> int:

@@ -9,15 +9,16 @@ from typing import Any
 
 from rich.table import Table
 
-from hrnn.commands.options import console, parse
-from hrnn.errors import UserError
+from hrnn.commands.options import console, parse, require_folder
+from hrnn.errors import DONE, EXIT_CODES, UserError
+from hrnn.limits import at_least, option
 from hrnn.memory import measure, paper_count
 from hrnn.report.curves import draw, load
 from hrnn.tasks import Copy
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled
 from hrnn.training.journal import read as read_journal
-from hrnn.training.loop import start, train
+from hrnn.training.loop import Outcome, start, train
 from hrnn.training.progress import suitable
 
 SIZES, PERIODS, BATCH, WINDOW = (32, 32), (4,), 30, 40
@@ -40,7 +41,7 @@ class Demo:
 
     folder: Path = Path("runs/demo")
     """Where the runs and the picture go; what is there already is continued, not repeated."""
-    updates: int = 2000
+    updates: int = option(2000, at_least(1))
     """Updates of each model."""
     seed: int = 0
     """Of weights and data."""
@@ -59,15 +60,16 @@ def recipe(model: Any, options: Demo) -> Config[Copy]:
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(Demo, "demo", arguments)
+    require_folder(options.folder, "--folder")
     screen = console()
     table = Table("model", "", box=None, header_style="bold")
     for name in ("longest length", "bits at the next", "seconds", "vectors per row", f"MB at {LONG:,} steps"):
         table.add_column(name, justify="right")
     for model, words in MODELS.items():
         screen.print(f"[bold]{model}[/bold]: {words}")
-        result = run(options.folder / model, recipe(model, options))
-        if result is None:
-            return 130
+        outcome = run(options.folder / model, recipe(model, options))
+        if (result := outcome.result) is None:
+            return EXIT_CODES.get(outcome.stopped or "", DONE)
         longest = result["longest_solved_length"]
         shown = f"{'at least ' if result['at_least'] else ''}{longest}" if longest else "none"
         last = next(r for r in reversed(list(read_journal(options.folder / model))) if r["kind"] == "update")
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     picture = options.folder / "curves.png"
     draw(load([options.folder / model for model in MODELS]), picture)
     screen.print(f"Curves: {picture}. Runs: {options.folder}; hrnn runs {options.folder} lists them.")
-    return 0
+    return DONE
 
 
 def measured(model: str) -> int:
@@ -89,12 +91,12 @@ def measured(model: str) -> int:
     return measure(children=1, method=method, hidden_sizes=SIZES, periods=PERIODS, window=window, batch=BATCH)
 
 
-def run(folder: Path, config: Config[Copy]) -> dict[str, Any] | None:
-    """The result of a run, begun, continued or already there; None if it was interrupted."""
+def run(folder: Path, config: Config[Copy]) -> Outcome:
+    """A run, begun, continued or already there."""
     if (folder / folders.CONFIG).exists():
         if folders.read_config(folder) != settled(config):
             raise UserError(f"{folder} holds a run with other options; give another --folder")
         if (result := folders.read_result(folder)) is not None:
-            return result
-        return train(folder, progress=suitable()).result
-    return start(config, folder, progress=suitable()).result
+            return Outcome(None, result)
+        return train(folder, progress=suitable())
+    return start(config, folder, progress=suitable())

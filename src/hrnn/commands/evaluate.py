@@ -11,11 +11,13 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from hrnn.commands.options import parse
-from hrnn.errors import UserError
+from hrnn.errors import DONE, UserError
+from hrnn.limits import at_least, option
 from hrnn.tasks import Copy, Task
 from hrnn.training.config import reading
 from hrnn.training.evaluation import evaluate
 from hrnn.training.network import unrolled
+from hrnn.training.sizes import require_room
 from hrnn.training.trained import Trained, load
 
 
@@ -31,7 +33,7 @@ class Evaluate:
     """best (on validation), last, or the number of an update."""
     data: Path | None = None
     """Another text file (text) or folder of idx files (pixels) to test on."""
-    length: int | None = None
+    length: int | None = option(None, at_least(1))
     """Bits to remember (copy); by default the longest length that the run solved."""
     json: bool = False
     """Print JSON."""
@@ -43,13 +45,14 @@ def main(arguments: Sequence[str]) -> int:
     task = _task(trained, options)
     if options.part not in task.parts():
         raise UserError(f"the task of {options.run} has no part {options.part!r}")
+    require_room(replace(trained.config, task=task), learning=False)
     report = evaluate(trained.network, task, task.evaluation(options.part, reading(trained.config, unrolled(trained.config))))
     if options.json:
         print(json.dumps({"run": str(options.run), "update": trained.update, "part": options.part, **report}))
     else:
         numbers = ", ".join(f"{name} {value:.4f}" for name, value in report.items())
         print(f"{options.run}, update {trained.update}, {options.part}: {numbers}")
-    return 0
+    return DONE
 
 
 def _task(trained: Trained, options: Evaluate) -> Task:

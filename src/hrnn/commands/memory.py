@@ -12,9 +12,11 @@ from rich.table import Table
 
 from hrnn import memory
 from hrnn.commands.options import console, parse
-from hrnn.errors import UserError
+from hrnn.errors import DONE, FAILED, UserError, shortened
+from hrnn.limits import LARGEST, LEVELS, at_least, option
 
-UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9}
+POWERS = ["", "k", "m", "g", "t"]
+LONGEST = 10**9  # steps of a window; beyond it the planner would search for minutes
 
 
 @dataclass(frozen=True)
@@ -26,20 +28,20 @@ class Memory:
         hrnn memory --hidden-sizes 128 --window 1000000 --batch 16 --budget 100MB
     """
 
-    hidden_sizes: tuple[int, ...] = (256, 256)
+    hidden_sizes: tuple[int, ...] = option((256, 256), at_least(1, entries=LEVELS))
     """Units of each level, the lowest first; with --budget, the last is repeated for deeper hierarchies."""
-    periods: tuple[int, ...] = (10,)
+    periods: tuple[int, ...] = option((10,), at_least(1, entries=LEVELS))
     """Ticks of a level to one tick of the level above."""
-    window: int = 784
+    window: int = option(784, at_least(1, LONGEST))
     """Steps of the window."""
-    batch: int = 100
+    batch: int = option(100, at_least(1))
     """Rows."""
     cell: Literal["lstm", "gru", "rnn"] = "lstm"
     """Cell of every level."""
     measure: bool = False
     """Measure bytes, too, of restricted and of true gradients, in child processes; takes the memory that it measures."""
     budget: str | None = None
-    """Propose depths and periods whose window fits so many bytes, as in 200MB."""
+    """Propose depths and periods whose window fits so many bytes, as in 200MB or 500MiB."""
     json: bool = False
     """Print JSON."""
 
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         console().print(_table(rows))
     else:
         print(f"nothing fits {options.budget}; give more, a smaller --batch, or smaller --hidden-sizes")
-    return 0
+    return DONE if rows else FAILED
 
 
 def _needs(options: Memory) -> list[dict[str, Any]]:
@@ -70,6 +72,7 @@ def _needs(options: Memory) -> list[dict[str, Any]]:
     }
     full: dict[str, Any] = {"gradient": "true", "paper_count": memory.paper_count((), window)}
     if options.measure:
+        _require_room(options, restricted["predicted_bytes"])
         arguments: dict[str, Any] = {
             "hidden_sizes": sizes,
             "periods": periods,
@@ -82,21 +85,35 @@ def _needs(options: Memory) -> list[dict[str, Any]]:
     return [restricted, full]
 
 
+def _require_room(options: Memory, predicted: int) -> None:
+    """Refuse to measure what surely does not fit; true gradients keep every tick of the lowest level."""
+    there = memory.memory_of_machine()
+    needed = max(predicted, 4 * options.window * options.batch * options.hidden_sizes[0])
+    if there is not None and needed > there:
+        raise UserError(
+            f"measuring needs about {memory.in_words(needed)} and this machine has {memory.in_words(there)}; give a smaller "
+            "--window, --batch or --hidden-sizes, or drop --measure"
+        )
+
+
 def _plans(options: Memory) -> list[dict[str, Any]]:
     if options.measure or options.periods != Memory.periods:
         raise UserError("--budget proposes periods; give neither --periods nor --measure with it")
     found = memory.plan(
         _bytes(str(options.budget)), options.window, options.batch, hidden=options.hidden_sizes, cell=options.cell
     )
-    return [asdict(plan) for plan in found]
+    return [{**asdict(plan), "batch": options.batch} for plan in found]
 
 
 def _bytes(text: str) -> int:
-    """200MB as a number."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]?)b?", text.strip().lower())
-    if not match:
-        raise UserError(f"--budget is {text!r}; give bytes, as in 200MB or 1.5GB")
-    return int(float(match[1]) * UNITS[match[2]])
+    """200MB as a number; KiB, MiB and GiB are powers of 1024."""
+    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kmgt]?)(i?)b?", text.strip().lower())
+    if not match or (match[3] and not match[2]):
+        raise UserError(f"--budget is {shortened(text)!r}; give bytes, as in 200MB, 1.5GB or 500MiB")
+    count = int(float(match[1]) * (1024 if match[3] else 1000) ** POWERS.index(match[2]))
+    if not 1 <= count <= LARGEST:
+        raise UserError(f"--budget is {shortened(text)!r}; give at least 1 byte and fewer than 2**63")
+    return count
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Table:

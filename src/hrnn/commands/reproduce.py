@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.table import Table
 
-from hrnn.commands.options import console, parse
-from hrnn.errors import UserError
+from hrnn.commands.options import console, parse, require_folder
+from hrnn.errors import DONE, FAILED, UserError, shortened
 from hrnn.experiments.engines import Where, cores, engine_of
 from hrnn.experiments.measuring import seconds_of
+from hrnn.limits import above, at_least, option
 from hrnn.paper.experiments import EXPERIMENTS, Experiment
 from hrnn.paper.plan import SEARCH_SEEDS, Request, collect, reproduce
 from hrnn.paper.recipes import BETAS
@@ -23,8 +24,6 @@ from hrnn.report.figures import draw
 from hrnn.report.reproduction import markdown, table_of, terminal
 from hrnn.training.config import Config
 from hrnn.training.files import write_whole
-
-DONE, FAILED, INTERRUPTED = 0, 1, 130
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Reproduce:
     """The experiment."""
     profile: Literal["desk", "paper"] = "desk"
     """desk: small, in minutes; paper: the paper's own settings."""
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = option((0, 1, 2), at_least(0, entries=1000))
     """One run of each model for each seed."""
     models: tuple[str, ...] = ()
     """Rows of the table, by name; all by default."""
@@ -57,7 +56,7 @@ class Reproduce:
     """Where results go; by default runs/reproduce/NAME-PROFILE."""
     grid: bool = False
     """Choose beta for each model first, from the paper's grid, on validation and on seeds 100 to 102."""
-    scale: float = 1.0
+    scale: float = option(1.0, above(0, 1000))
     """Multiply every budget; anything but 1 marks the table as a trial."""
     list: bool = False
     """What each experiment would cost here: measured seconds per update times the budget."""
@@ -68,10 +67,11 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         return list_costs(options)
     request = request_of(options)
+    require_folder(request.folder, "--folder")
     request, ending = reproduce(request, engine_of(options.where))
     if ending.interrupted:
         print(f"interrupted; the same command goes on from here: {request.folder}", file=sys.stderr)
-        return INTERRUPTED
+        return ending.code
     show(request)
     for name, sentence in ending.failures.items():
         print(f"hrnn: {name} failed: {sentence}", file=sys.stderr)
@@ -84,7 +84,7 @@ def request_of(options: Reproduce) -> Request:
     rows = [row.name for row in experiment.rows]
     for model in options.models:
         if model not in rows:
-            raise UserError(f"{experiment.name} has no model {model!r}; there are {', '.join(rows)}")
+            raise UserError(f"{experiment.name} has no model {shortened(model)!r}; there are {', '.join(rows)}")
     if options.profile == "paper" and not experiment.in_paper:
         raise UserError(f"{experiment.name} goes beyond the paper and has no paper profile; drop --profile paper")
     if options.grid and experiment.chosen_by is None:
@@ -92,10 +92,8 @@ def request_of(options: Reproduce) -> Request:
         raise UserError(f"--grid searches beta where the paper did ({searched}); {experiment.name} fixes or varies it itself")
     if options.grid and set(options.seeds) & set(SEARCH_SEEDS):
         raise UserError(f"--grid chooses beta on seeds {SEARCH_SEEDS}; report others than those: --seeds 0 1 2")
-    if not options.seeds or len(set(options.seeds)) < len(options.seeds) or min(options.seeds) < 0:
-        raise UserError(f"--seeds is {options.seeds}; give different ones, none negative")
-    if not options.scale > 0:
-        raise UserError(f"--scale is {options.scale}; give a number above 0")
+    if not options.seeds or len(set(options.seeds)) < len(options.seeds):
+        raise UserError(f"--seeds is {shortened(options.seeds)}; give different ones")
     place = f"{experiment.name}-{options.profile}"
     place += ("-grid" if options.grid else "") + ("" if options.scale == 1 else f"-x{options.scale:g}")
     return Request(
@@ -115,7 +113,7 @@ def experiment_named(name: str | None) -> Experiment:
     if name is None:
         raise UserError(f"which experiment? There are {there}; hrnn reproduce --list says what each costs")
     if name not in EXPERIMENTS:
-        raise UserError(f"no experiment is called {name!r}; there are {there}")
+        raise UserError(f"no experiment is called {shortened(name)!r}; there are {there}")
     return EXPERIMENTS[name]
 
 

@@ -12,7 +12,8 @@ import tyro
 
 from hrnn.commands.options import parse
 from hrnn.commands.train import follow
-from hrnn.distributed import TIMEOUT, Group
+from hrnn.distributed import LONGEST, TIMEOUT, Group
+from hrnn.limits import above, at_least, option
 from hrnn.training import folder as folders
 from hrnn.training.loop import Outcome, train
 from hrnn.training.progress import suitable
@@ -27,15 +28,15 @@ class Resume:
 
     run: Annotated[Path, tyro.conf.Positional]
     """Folder of the run."""
-    updates: int | None = None
+    updates: int | None = option(None, at_least(1))
     """A new budget in updates."""
-    sequences: int | None = None
+    sequences: int | None = option(None, at_least(1))
     """A new budget in sequences."""
-    epochs: float | None = None
+    epochs: float | None = option(None, above(0, 1e9))
     """A new budget in passes over the data."""
-    minutes: float | None = None
+    minutes: float | None = option(None, at_least(0))
     """Stop after so long, to be continued again."""
-    timeout: float = TIMEOUT
+    timeout: float = option(TIMEOUT, above(0, LONGEST))
     """Under torchrun: seconds that a process waits for the others before it gives up."""
     json: bool = False
     """Print the result as JSON."""

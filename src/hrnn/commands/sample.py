@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import itertools
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +14,12 @@ from typing import Annotated
 import tyro
 
 from hrnn.commands.options import parse
-from hrnn.errors import UserError
+from hrnn.errors import DONE, UserError
+from hrnn.limits import at_least, option
 from hrnn.training.sampling import sample
 from hrnn.training.trained import load
+
+COOLEST = 0.001  # below it a division overflows
 
 
 @dataclass(frozen=True)
@@ -24,9 +30,9 @@ class Sample:
     """Folder of the run."""
     prompt: str = "\n"
     """What to continue."""
-    length: int = 500
+    length: int = option(500, at_least(1, 1_000_000))
     """Characters to write."""
-    temperature: float = 1.0
+    temperature: float = option(1.0, at_least(0, 1000))
     """Below 1 is more cautious; 0 always takes the likeliest character."""
     seed: int = 0
     """Of the random choices."""
@@ -38,16 +44,23 @@ class Sample:
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(Sample, "sample", arguments)
-    if options.length < 1:
-        raise UserError(f"--length is {options.length}; give at least 1")
+    if 0 < options.temperature < COOLEST:
+        raise UserError(f"--temperature is {options.temperature}; give 0, or at least {COOLEST}")
     trained = load(options.run, options.checkpoint)
     as_bytes = getattr(trained.config.task, "symbols", "") == "bytes"
-    prompt = options.prompt.encode().decode("latin-1") if as_bytes else options.prompt
-    written = "".join(sample(trained, prompt, options.length, options.temperature, options.seed))
-    if as_bytes:
-        written = written.encode("latin-1").decode(errors="replace")
+    prompt = options.prompt.encode(errors="surrogateescape").decode("latin-1") if as_bytes else options.prompt
+    written = sample(trained, prompt, options.length, options.temperature, options.seed)
+    if as_bytes:  # a character may be several bytes, which come one by one
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        written = itertools.chain(
+            (decoder.decode(one.encode("latin-1")) for one in written), iter(lambda: decoder.decode(b"", True), "")
+        )
     if options.json:
-        print(json.dumps({"run": str(options.run), "prompt": options.prompt, "text": written}))
-    else:
-        print(options.prompt + written)
-    return 0
+        print(json.dumps({"run": str(options.run), "prompt": options.prompt, "text": "".join(written)}))
+        return DONE
+    first = next(written)  # before the prompt is shown: it may be refused
+    print(options.prompt, first, sep="", end="")
+    for characters in written:
+        print(characters, end="", flush=sys.stdout.isatty())
+    print()
+    return DONE

@@ -12,22 +12,24 @@ from typing import Any, Generic
 
 import tyro
 
-from hrnn.commands.options import console, parse
+from hrnn.commands.options import console, parse, require_folder
 from hrnn.commands.train import USAGE, help_text, task_and_rest
-from hrnn.errors import UserError
+from hrnn.errors import DONE, FAILED, UserError, shortened
 from hrnn.experiments.early import Early, require_optuna
 from hrnn.experiments.engines import Where, engine_of
 from hrnn.experiments.follow import Table
 from hrnn.experiments.grid import Axis, Option, Point, common, fitted, options_of, points, write_common
 from hrnn.experiments.run import run
 from hrnn.experiments.units import Ending, prepare
+from hrnn.limits import at_least
+from hrnn.limits import option as ranged
 from hrnn.report.sweeps import markdown, table_of, terminal
 from hrnn.tasks import TASKS, name_of, task_named
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, TaskT, Upkeep
 from hrnn.training.files import make_folder, write_whole
 
-DONE, FAILED, INTERRUPTED = 0, 1, 130
+MOST_VALUES = 1000  # of an option; each of them is read as a command line
 INTRODUCTION = """\
 Train all combinations of some options' values, each a run of its own, and set them side by side in a table. Whatever is in
 the folder already is kept: interrupted, or asked for more values later, it runs only what is missing.
@@ -47,7 +49,7 @@ class Grid:
     over: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """OPTION=VALUE,VALUE,...: an option of the run and the values that it takes, once for every option that varies; a value
     that is a list has its entries separated by spaces."""
-    random: int | None = None
+    random: int | None = ranged(None, at_least(1))
     """Draw so many settings of the grid, none twice, instead of all; each is run with every seed."""
     sweep_seed: int | None = None
     """Of that draw; 0 by default."""
@@ -90,6 +92,7 @@ def main(arguments: Sequence[str]) -> int:
     found = points(base, axes, grid.random, grid.sweep_seed or 0)
     engine = engine_of(options.where)
     folder = grid.folder or Path("sweeps") / name_of(base.task).rpartition(":")[2].lower()
+    require_folder(folder, "--folder")
     make_folder(folder)
     with folders.locked(folder):
         here = common(base, axes)
@@ -117,11 +120,15 @@ def read(name: str, rest: list[str]) -> tuple[Sweep[Any], list[Axis]]:
     known = options_of(kind)
     for option in values:
         if option not in known:
-            raise UserError(f"--over {option}: hrnn train {name} has no such option to vary; there are {', '.join(known)}")
+            raise UserError(
+                f"--over {shortened(option)}: hrnn train {name} has no such option to vary; there are {', '.join(known)}"
+            )
         if {f"--{option}", f"--no-{option}"} & {word.partition("=")[0].replace("_", "-") for word in rest}:
             raise UserError(f"--{option} is given, and varied by --over {option}; drop one of them")
     first = {option: words(option, several[0], known[option]) for option, several in values.items()}
     base = parsed([word for these in first.values() for word in these])
+    if (most := max(map(len, values.values()), default=0)) > MOST_VALUES:
+        raise UserError(f"--over names {most:,} values of one option; give at most {MOST_VALUES:,}")
     axes = []
     for option, several in values.items():
         found = []
@@ -145,7 +152,7 @@ def given(rest: Sequence[str]) -> dict[str, list[str]]:
         option = option.strip().removeprefix("--").replace("_", "-")
         several = [value.strip() for value in values.split(",")]
         if not option or not equals or not all(several):
-            raise UserError(f"--over {text!r} should read OPTION=VALUE,VALUE,... such as learning-rate=1e-3,2e-3")
+            raise UserError(f"--over {shortened(text)!r} should read OPTION=VALUE,VALUE,... such as learning-rate=1e-3,2e-3")
         if option in found:
             raise UserError(f"--over {option} is given twice; give all values at once: --over {option}={','.join(several)},...")
         found[option] = several
@@ -156,12 +163,12 @@ def words(option: str, value: str, kind: Option) -> list[str]:
     """A value as arguments."""
     if kind.flag:
         if value not in ("true", "false"):
-            raise UserError(f"--over {option}: {value!r} is neither true nor false")
+            raise UserError(f"--over {option}: {shortened(value)!r} is neither true nor false")
         return [f"--{option}" if value == "true" else f"--no-{option}"]
     try:
         return [f"--{option}", *shlex.split(value)]
     except ValueError as error:
-        raise UserError(f"--over {option}: {value!r} cannot be read ({error})") from None
+        raise UserError(f"--over {option}: {shortened(value)!r} cannot be read ({error})") from None
 
 
 def report(folder: Path, found: Sequence[Point], ending: Ending, as_json: bool) -> int:
@@ -178,5 +185,5 @@ def report(folder: Path, found: Sequence[Point], ending: Ending, as_json: bool) 
         print(f"hrnn: {name} failed: {sentence}", file=sys.stderr)
     if ending.interrupted:
         print(f"interrupted; the same command goes on from here: {folder}", file=sys.stderr)
-        return INTERRUPTED
+        return ending.code
     return FAILED if ending.failures else DONE

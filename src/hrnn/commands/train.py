@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
 
-from hrnn.commands.options import parse
-from hrnn.distributed import TIMEOUT, Group, join
-from hrnn.errors import DivergedError, LostError, UserError
+from hrnn.commands.options import parse, require_folder
+from hrnn.distributed import LONGEST, TIMEOUT, Group, join
+from hrnn.errors import DONE, EXIT_CODES, FAILED, MISTAKE, DivergedError, LostError, UserError
+from hrnn.limits import above, at_least, option
 from hrnn.tasks import TASKS, Task, name_of, task_named
+from hrnn.training import folder as folders
 from hrnn.training.config import SUGGESTED, Budget, Config, Learning, Model, TaskT, Upkeep
 from hrnn.training.loop import Outcome, start
 from hrnn.training.progress import suitable
@@ -27,9 +29,9 @@ class Place:
     """Folder of the run; runs/TASK-MODEL-SEED by default."""
     overwrite: bool = False
     """Replace a run that is in that folder."""
-    minutes: float | None = None
+    minutes: float | None = option(None, at_least(0))
     """Stop after so long, to be continued with hrnn resume."""
-    timeout: float = TIMEOUT
+    timeout: float = option(TIMEOUT, above(0, LONGEST))
     """Under torchrun: seconds that a process waits for the others before it gives up."""
     json: bool = False
     """Print the result as JSON."""
@@ -60,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     if name is None:
         first_lines = {name: (task.__doc__ or "").splitlines()[0] for name, task in TASKS.items()}
         print(USAGE.format(tasks="\n".join(f"  {name:8}{line}" for name, line in first_lines.items())))
-        return 0
+        return DONE
     kind = task_named(name)
     command = f"train {name}" if name in TASKS else f"train --task {name}"
     options: Train[Any] = parse(_train_type(kind), command, rest, help_text(kind))
@@ -68,6 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     short = name_of(options.task).rpartition(":")[2].lower()
     folder = options.place.run or Path("runs") / f"{short}-{config.model.model}-{config.upkeep.seed}"
     place = options.place
+    require_folder(folder, "--run")
 
     def work(group: Group) -> Outcome:
         progress = suitable() if group.first else None
@@ -113,26 +116,33 @@ def follow(folder: Path, as_json: bool, timeout: float, work: Callable[[Group], 
             outcome = work(group)
         except (UserError, DivergedError, LostError) as error:
             if isinstance(error, DivergedError):
-                error = DivergedError(f"{error}; the last good checkpoint is in {folder}. {ADVICE}")
+                error = DivergedError(f"{error}; {last_good(folder)}. {ADVICE}")
             if group.size == 1:
                 raise error from None
             if group.speaks():
                 print(f"hrnn: {error}", file=sys.stderr, flush=True)
             # Leave at once: the others are not waited for, they notice.
-            raise SystemExit(2 if isinstance(error, UserError) else 1) from None
+            raise SystemExit(MISTAKE if isinstance(error, UserError) else FAILED) from None
     if not group.first:
-        return 130 if outcome.stopped == "interrupted" else 0
+        return EXIT_CODES.get(outcome.stopped or "", DONE)
     if outcome.stopped:
         print(f"stopped ({outcome.stopped}); continue with: hrnn resume {folder}", file=sys.stderr)
         if as_json:
             print(json.dumps({"run": str(folder), "stopped": outcome.stopped}))
-        return 130 if outcome.stopped == "interrupted" else 0
+        return EXIT_CODES.get(outcome.stopped, DONE)
     result = outcome.result or {}
     if as_json:
         print(json.dumps({"run": str(folder), **result}))
     else:
         print(f"{folder}: {describe(result)}")
-    return 0
+    return DONE
+
+
+def last_good(folder: Path) -> str:
+    """What a run that diverged has left."""
+    if any((folder / folders.CHECKPOINTS).glob("*.safetensors")):
+        return f"the last good checkpoint is in {folder}"
+    return f"it had no checkpoint yet, begin again with --overwrite or another --run than {folder}"
 
 
 def describe(result: dict[str, Any]) -> str:

@@ -22,10 +22,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import hrnn.training.folder as folders
-from hrnn.errors import UserError
+from hrnn.errors import EXIT_CODES, INTERRUPTED, MISTAKE, UserError
 from hrnn.experiments.processes import BUSY_SECONDS, LOG, LOOK_SECONDS, STOPPING_SECONDS, last_line, launch, note_end
 from hrnn.experiments.units import Ending, Engine, Follower, Unit, stopped_early
-from hrnn.experiments.worker import INTERRUPTED, MISTAKE
 from hrnn.training.stop import Stop
 
 RETRIES = 8  # of a unit whose process, or whose node, was killed
@@ -134,6 +133,7 @@ def _run(folder: Path, waiting: list[Unit], jobs: int, follower: Follower) -> En
                 follower.look()
                 time.sleep(LOOK_SECONDS)
             ending.interrupted = bool(waiting or submitted)
+            ending.code = EXIT_CODES.get(stop.reason or "", INTERRUPTED)
         finally:
             _stop(folder, submitted, seen, ending, follower)
     return ending

@@ -9,13 +9,14 @@ from typing import Literal
 from hrnn.errors import UserError
 from hrnn.experiments.processes import processes
 from hrnn.experiments.units import Engine
+from hrnn.limits import at_least, option
 
 
 @dataclass(frozen=True)
 class Where:
     """On which machines, and how many runs at a time."""
 
-    jobs: int | None = None
+    jobs: int | None = option(None, at_least(1))
     """Runs side by side; by default as many as there are cores, and with --engine ray as many as the cluster has room for."""
     engine: Literal["processes", "ray"] = "processes"
     """processes: on this machine; ray: on a Ray cluster, a local one where there is no --address."""
@@ -25,8 +26,6 @@ class Where:
 
 def engine_of(where: Where) -> Engine:
     """The engine that the options name; whatever it needs is looked for now, before anything is begun."""
-    if where.jobs is not None and where.jobs < 1:
-        raise UserError(f"--jobs is {where.jobs}; give at least 1")
     if where.engine == "ray":
         from hrnn.experiments.cluster import cluster, require
 

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import random
 import re
 import typing
@@ -16,8 +17,9 @@ from typing import Any
 
 import hrnn
 import hrnn.training.folder as folders
-from hrnn.errors import UserError
+from hrnn.errors import UserError, shortened
 from hrnn.experiments.units import Unit, in_words
+from hrnn.limits import NAME_BYTES
 from hrnn.tasks import Task
 from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled, to_json
 from hrnn.training.files import write_whole
@@ -25,6 +27,7 @@ from hrnn.training.files import write_whole
 SWEEP = "sweep.json"  # in the folder of a sweep: what every run of it has in common, and what was varied
 SEED = "seed"
 NAME_LENGTH = 40  # characters of a value in the name of a run
+MOST_RUNS = 10_000
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,11 @@ def points(base: Config[Any], axes: Sequence[Axis], draws: int | None = None, dr
     settings = [axis for axis in axes if axis.name != SEED]
     seeds = [axis for axis in axes if axis.name == SEED]
     total = math.prod(len(axis.values) for axis in settings)
+    repeats = math.prod(len(axis.values) for axis in seeds)
     if draws is not None and not 1 <= draws <= total:
         raise UserError(f"--random is {draws} and the grid has {total} settings; give 1 to {total}, or drop it for all")
+    if (draws or total) * repeats > MOST_RUNS:
+        raise UserError(f"the grid has {(draws or total) * repeats:,} runs; give fewer values, or --random for some of them")
     chosen = range(total) if draws is None else drawn(total, draws, draw_seed)
     found = []
     for number in chosen:
@@ -114,6 +120,8 @@ def _setting(axes: Sequence[Axis], number: int) -> dict[str, Any]:
 
 def _point(base: Config[Any], axes: Sequence[Axis], values: dict[str, Any]) -> Point:
     config, name = base, name_of(values)
+    if len(os.fsencode(name)) > NAME_BYTES:
+        raise UserError(f"a run would be called {shortened(name)}, which is too long for a folder; vary fewer options")
     for axis in axes:
         config = axis.option.put(config, values[axis.name])
     try:

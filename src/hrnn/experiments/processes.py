@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hrnn.training.folder as folders
+from hrnn.errors import DONE, EXIT_CODES, INTERRUPTED, TERMINATED
 from hrnn.experiments.units import Ending, Engine, Follower, Unit, stopped_early
-from hrnn.experiments.worker import DONE, INTERRUPTED
 from hrnn.training.stop import Stop
 
 LOG = "log.txt"  # in the folder of a unit: what its process said on standard error
@@ -55,6 +55,7 @@ def _run(folder: Path, waiting: list[Unit], jobs: int, follower: Follower) -> En
                 follower.look()
                 time.sleep(LOOK_SECONDS)
             ending.interrupted = bool(waiting or running)
+            ending.code = EXIT_CODES.get(stop.reason or "", INTERRUPTED)
         finally:
             _stop(folder, running, ending, follower)
     return ending
@@ -101,11 +102,11 @@ def note_end(
         state = "done"
     elif stopped_early(folder / unit.name) is not None:
         state = "stopped early"
-    elif stopping and code in (INTERRUPTED, -signal.SIGTERM, -signal.SIGKILL):
+    elif stopping and code in (INTERRUPTED, TERMINATED, -signal.SIGTERM, -signal.SIGKILL):
         state = "stopped"
     else:
         ending.failures[unit.name] = (
-            f"killed by signal {-code}" if code < 0 else "stopped by a signal" if code == INTERRUPTED else said
+            f"killed by signal {-code}" if code < 0 else "stopped by a signal" if code in EXIT_CODES.values() else said
         )
         state = f"failed: {ending.failures[unit.name]}"
     follower.changed(unit, state)

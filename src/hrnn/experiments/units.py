@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import hrnn.training.folder as folders
-from hrnn.errors import UserError
+from hrnn.errors import INTERRUPTED, UserError, shortened
 from hrnn.training.config import Config, Upkeep, to_json
 from hrnn.training.files import write_whole
 from hrnn.training.loop import check
@@ -31,6 +31,7 @@ class Ending:
 
     failures: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
+    code: int = INTERRUPTED  # the exit code where it was interrupted: of Ctrl-C, or of SIGTERM
 
 
 class Follower(Protocol):
@@ -103,7 +104,7 @@ def in_words(there: dict[str, Any], here: dict[str, Any], ignored: Sequence[str]
     """The same for configurations as JSON; ignored: options by their path, such as "task.data"."""
     first, second = dict(_flat(there)), dict(_flat(here))
     named = [
-        f"{name} is {_short(first.get(name))} there and {_short(second.get(name))} here"
+        f"{name} is {shortened(first.get(name))} there and {shortened(second.get(name))} here"
         for name in sorted(first.keys() | second.keys())
         if name not in ignored and first.get(name) != second.get(name)
     ]
@@ -115,8 +116,3 @@ def _flat(entries: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     for name, value in entries.items():
         found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
     return found
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -14,7 +14,8 @@ import threading
 import time
 from pathlib import Path
 
-DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130  # as the command line has them
+from hrnn.errors import DONE, EXIT_CODES, FAILED, MISTAKE, DivergedError, UserError
+
 LOOK_SECONDS = 0.2  # between two looks for that file
 
 
@@ -31,7 +32,6 @@ def watch_for(file: Path) -> None:
 
 def main(folder: Path) -> int:
     """Begin or continue the run of the folder; what went wrong is the last line on standard error."""
-    from hrnn.errors import DivergedError, UserError
     from hrnn.experiments.units import EARLY
     from hrnn.training.loop import train
     from hrnn.training.progress import Warnings
@@ -45,7 +45,7 @@ def main(folder: Path) -> int:
     except DivergedError as error:
         print(error, file=sys.stderr)
         return FAILED
-    return INTERRUPTED if outcome.stopped else DONE
+    return EXIT_CODES[outcome.stopped] if outcome.stopped else DONE
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
     if not ending.interrupted and request.experiment.again:
         again = [request.again(unit) for unit in units if _missed(request, unit)]
         second = _run(request, again, engine)
-        ending = Ending({**ending.failures, **second.failures}, second.interrupted)
+        ending = Ending({**ending.failures, **second.failures}, second.interrupted, second.code)
     return request, ending
 
 

@@ -100,6 +100,13 @@ class Task(ABC):
     higher_is_better: ClassVar[bool] = False
     suggested: ClassVar[dict[str, Any]] = {}  # options of the run (hidden_sizes, window, ...) that suit the task
 
+    def check(self) -> None:  # noqa: B027  most tasks have nothing to add
+        """Refuse options that contradict each other with a UserError. Types and ranges have been checked; reads no data."""
+
+    def steps_of_batch(self, reading: Reading) -> int | None:
+        """The steps of a batch before anything is read: whether it fits the machine. None where only the data can tell."""
+        return None
+
     def settled(self) -> Self:
         """A copy in which whatever the data decides is written down (absolute paths, vocabulary, permutation).
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
+from hrnn.limits import above, at_least, fitted, option
 from hrnn.tasks.contract import BITS_PER_NAT, Batch, Reading, Task, cross_entropy, cut
 from hrnn.tasks.curriculum import Curriculum
 from hrnn.tasks.draws import draw
@@ -30,19 +31,19 @@ class Copy(Task):
         hrnn train copy --length 30 --model gr-hrnn
     """
 
-    length: int | None = None
+    length: int | None = option(None, at_least(1))
     """Bits to remember, instead of a curriculum."""
-    start: int = 1
+    start: int = option(1, at_least(1))
     """First length of the curriculum."""
-    step: int = 1
+    step: int = option(1, at_least(1))
     """By how much the length grows once it is solved."""
-    until: int | None = None
+    until: int | None = option(None, at_least(1))
     """The run is over when this length is solved."""
-    patience: int | None = None
+    patience: int | None = option(None, at_least(1))
     """Updates at one length before going back to the last solved one, to grow by 1 from there; none: no limit."""
-    solved: float = 0.15
+    solved: float = option(0.15, above(0))
     """Bits per recalled character below which a length is solved (chance is 1)."""
-    test_sequences: int = 1000
+    test_sequences: int = option(1000, at_least(1))
     """Fresh sequences of a test."""
 
     metric: ClassVar[str] = "recalled_bits_per_character"
@@ -53,7 +54,7 @@ class Copy(Task):
         "sequences": 1_000_000,
     }
 
-    def settled(self) -> Copy:
+    def check(self) -> None:
         if self.length is not None and (self.start, self.step) != (Copy.start, Copy.step):
             raise UserError(
                 f"--length {self.length} trains at one length and --start {self.start} --step {self.step} at growing "
@@ -64,11 +65,13 @@ class Copy(Task):
                 f"--until {self.until} ends a curriculum that starts at --start {self.start}; give a length from there on, and "
                 "no --length"
             )
-        for name in ("length", "start", "step", "patience", "test_sequences"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"--{name.replace('_', '-')} is {value}; give at least 1")
-        return self
+
+    def settled(self) -> Copy:
+        self.check()
+        return fitted(self)
+
+    def steps_of_batch(self, reading: Reading) -> int:
+        return 2 * (self.length or self.start)
 
     @property
     def inputs(self) -> Tokens:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
+from hrnn.limits import above, at_least, fitted, option
 from hrnn.tasks.contract import Batch, Reading, Task, cross_entropy, cut, last_step_only
 from hrnn.tasks.draws import below, draw
 
@@ -24,13 +24,13 @@ class Needle(Task):
         hrnn train needle --steps 10000 --hidden-sizes 32 64 128 --periods 10 10 --batch 20
     """
 
-    steps: int = 1000
+    steps: int = option(1000, at_least(1))
     """Length of a sequence."""
-    symbols: int = 8
+    symbols: int = option(8, at_least(2, 2**30))
     """Different symbols; chance is one over this."""
-    within: float = 0.1
+    within: float = option(0.1, above(0, 1))
     """The flag falls into this first share of the sequence; what follows is the time to remember it."""
-    test_sequences: int = 1000
+    test_sequences: int = option(1000, at_least(1))
     """Fresh sequences of a validation or a test."""
 
     metric: ClassVar[str] = "accuracy"
@@ -44,14 +44,10 @@ class Needle(Task):
     }
 
     def settled(self) -> Needle:
-        if self.steps < 1 or self.symbols < 2 or self.test_sequences < 1:
-            raise UserError(
-                f"--steps {self.steps} --symbols {self.symbols} --test-sequences {self.test_sequences}: "
-                "give at least 1 step, 2 symbols and 1 sequence"
-            )
-        if not 0 < self.within <= 1:
-            raise UserError(f"--within is {self.within}; give a share of the sequence, above 0 and up to 1")
-        return self
+        return fitted(self)
+
+    def steps_of_batch(self, reading: Reading) -> int:
+        return self.steps
 
     @property
     def inputs(self) -> Tokens:

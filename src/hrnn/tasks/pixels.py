@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hrnn.errors import UserError
+from hrnn.limits import at_least, fitted, option
 from hrnn.tasks.contract import Batch, Reading, Task, cross_entropy, cut, last_step_only
 from hrnn.tasks.draws import permutation
 from hrnn.tasks.idx import MIRROR, download, read_pair
@@ -40,7 +41,7 @@ class Pixels(Task):
     """Where --download fetches from."""
     permuted: bool = False
     """Read the pixels in one fixed random order, the same for every seed."""
-    pool: int = 1
+    pool: int = option(1, at_least(1, 4))
     """Average squares of so many pixels: 2 gives 14 x 14, 4 gives 7 x 7."""
     order: Annotated[tuple[int, ...], tyro.conf.Suppress] = ()
 
@@ -53,18 +54,25 @@ class Pixels(Task):
         "epochs": 20,
     }
 
-    def settled(self) -> Pixels:
+    def check(self) -> None:
         if self.pool not in (1, 2, 4):
             raise UserError(f"--pool is {self.pool}; give 1, 2 or 4")
-        order = self.order
-        if self.permuted and not order:
-            order = tuple(permutation(0, "pixels/order", 0, self.steps).tolist())
-        if order and sorted(order) != list(range(self.steps)):
+        if self.order and sorted(self.order) != list(range(self.steps)):
             raise UserError(f"the stored order of pixels is no permutation of {self.steps} steps")
-        return replace(self, data=self.data.expanduser().absolute(), order=order)
+
+    def settled(self) -> Pixels:
+        task = fitted(self)
+        task.check()
+        order = task.order
+        if task.permuted and not order:
+            order = tuple(permutation(0, "pixels/order", 0, task.steps).tolist())
+        return replace(task, data=task.data.expanduser().absolute(), order=order)
 
     def elsewhere(self, path: Path) -> Pixels:
         return replace(self, data=path.expanduser().absolute())
+
+    def steps_of_batch(self, reading: Reading) -> int:
+        return self.steps
 
     @property
     def steps(self) -> int:

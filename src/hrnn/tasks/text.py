@@ -15,6 +15,7 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
+from hrnn.limits import LEVELS, Limit, above, at_least, fitted, option
 from hrnn.tasks.contract import BITS_PER_NAT, Batch, Reading, Task, Window, cross_entropy
 from hrnn.tasks.corpus import boundaries_of, compiled, encode, penn_treebank, read_text, vocabulary_of
 
@@ -59,14 +60,14 @@ class Text(Task):
     """A text file to validate on; by default split off."""
     test: Path | None = None
     """A text file to test on; by default split off."""
-    held_out: float = 0.05
+    held_out: float = option(0.05, above(0, below=0.5))
     """Share of the text that is split off its end, for each of validation and test where no file is given."""
     symbols: Literal["characters", "bytes"] = "characters"
     """What a step reads."""
-    boundaries: tuple[str, ...] = ("word",)
+    boundaries: tuple[str, ...] = option(("word",), Limit(entries=LEVELS))
     """What ends a segment, lowest level first: word, line, sentence, or a regular expression (a segment begins after
     each match). None: fixed --periods only. Levels above these take --periods."""
-    reach: int = 20
+    reach: int = option(20, at_least(1))
     """How many characters (or words, ...) back the decoder of such a level reaches."""
     vocabulary: Annotated[str, tyro.conf.Suppress] = ""
 
@@ -78,19 +79,22 @@ class Text(Task):
         "epochs": 8,
     }
 
-    def settled(self) -> Text:
+    def check(self) -> None:
         if not self.data:
             raise UserError("no text to train on; name text files, or the folder of Penn TreeBank, with --data")
-        if not 0 < self.held_out < 0.5:
-            raise UserError(f"--held-out is {self.held_out}; give a share above 0 and below 0.5")
-        if self.reach < 1:
-            raise UserError(f"--reach is {self.reach}; give at least 1")
         compiled(self.boundaries)
+
+    def steps_of_batch(self, reading: Reading) -> int:
+        return reading.window
+
+    def settled(self) -> Text:
+        task = fitted(self)
+        task.check()
         found = replace(
-            self,
-            data=tuple(path.expanduser().absolute() for path in self.data),
-            validation=self.validation and self.validation.expanduser().absolute(),
-            test=self.test and self.test.expanduser().absolute(),
+            task,
+            data=tuple(path.expanduser().absolute() for path in task.data),
+            validation=task.validation and task.validation.expanduser().absolute(),
+            test=task.test and task.test.expanduser().absolute(),
         )
         folders = [path for path in found.data if path.is_dir()]
         if folders:

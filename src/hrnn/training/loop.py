@@ -24,12 +24,13 @@ from hrnn.training.files import write_whole
 from hrnn.training.optimizer import learning_rate
 from hrnn.training.progress import Progress
 from hrnn.training.run import Run
+from hrnn.training.sizes import require_room
 from hrnn.training.stop import Stop, why
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How `train` ended: stopped ("interrupted" or "time limit", to be resumed), or with a result."""
+    """How `train` ended: stopped ("interrupted", "terminated" or "time limit", to be resumed), or with a result."""
 
     stopped: str | None
     result: dict[str, Any] | None
@@ -49,6 +50,7 @@ def start(config: Config[Any], folder: Path, *, overwrite: bool = False, group: 
 
 def check(config: Config[Any], group: Group = ALONE) -> None:
     """Find mistakes in options and data now, not when the first validation comes, and before there is a folder."""
+    require_room(config, group)
     networks.build(config)
     task, budget, read = config.task, config.budget, reading(config, networks.unrolled(config), group)
     per_epoch = task.batches_per_epoch(read)
@@ -78,11 +80,13 @@ def train(
     """
     progress, reason = progress or Progress(), None
     with folders.locked(folder) if group.first else nullcontext(), Stop(minutes, launched()) as stop:
-        run = Run(config or read_config(folder, group), folder, group)
+        config = config or read_config(folder, group)
+        require_room(config, group)
+        run = Run(config, folder, group)
         with progress.following(run):
             while not run.over:
-                signalled, late, due = group.any(stop.signalled, stop.late, run.checkpoint_due)
-                if reason := why(signalled, late):
+                *reasons, due = group.any(stop.interrupted, stop.terminated, stop.late, run.checkpoint_due)
+                if reason := why(*reasons):
                     break
                 if due:
                     run.save()
@@ -92,9 +96,15 @@ def train(
                 follow_up(run, before, sums)
                 progress.show(run)
             run.save()
-            outcome = Outcome(reason, None) if reason else Outcome(None, finish(run))
+            try:
+                with nullcontext() if reason else stop.at_once():
+                    result = None if reason else finish(run)
+            except KeyboardInterrupt:  # the checkpoint has everything but the final test
+                if stop.reason is None:
+                    raise
+                result, reason = None, stop.reason
         run.journal.close()
-        return outcome
+        return Outcome(reason, result)
 
 
 def read_config(folder: Path, group: Group) -> Config[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -45,7 +46,7 @@ def sample(trained: Trained, prompt: str, length: int, temperature: float = 1.0,
         raise UserError("only runs on text can be sampled")
     if not prompt:
         raise UserError("--prompt is empty; give at least one character")
-    if temperature < 0:
+    if not 0 <= temperature < math.inf:
         raise UserError(f"--temperature is {temperature}; give 0 or more")
     levels = trained.network.levels
     boundaries = Boundaries(compiled(task.boundaries))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -18,25 +20,42 @@ class Stop:
     def __init__(self, minutes: float | None, patient: bool = False):
         self._patient = patient
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
-        self._signal = False
+        self._signal: int | None = None  # the first one
+        self._raises = False
         self._before: dict[int, Any] = {}
 
     @property
     def reason(self) -> str | None:
-        return why(self.signalled, self.late)
+        return why(self.interrupted, self.terminated, self.late)
 
     @property
-    def signalled(self) -> bool:
-        return self._signal
+    def interrupted(self) -> bool:
+        return self._signal == signal.SIGINT
+
+    @property
+    def terminated(self) -> bool:
+        return self._signal == signal.SIGTERM
 
     @property
     def late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Around what need not be finished, because a checkpoint has all before it: a signal, also an earlier one, is raised as
+        KeyboardInterrupt."""
+        self._raises = not self._patient
+        if self._raises and self._signal is not None:
+            raise KeyboardInterrupt
+        yield
+        self._raises = False
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._signal = True
+        self._signal = self._signal or number
         if not self._patient:
             self._restore()
+        if self._raises:
+            raise KeyboardInterrupt
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
@@ -52,6 +71,6 @@ class Stop:
         self._restore()
 
 
-def why(signalled: bool, late: bool) -> str | None:
+def why(interrupted: bool, terminated: bool, late: bool) -> str | None:
     """The reason in words."""
-    return "interrupted" if signalled else "time limit" if late else None
+    return "interrupted" if interrupted else "terminated" if terminated else "time limit" if late else None

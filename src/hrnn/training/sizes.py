@@ -1,0 +1,82 @@
+"""Whether a run can fit this machine at all, before anything is allocated. Every figure is a lower bound: what is refused
+surely does not fit, and what passes may still be too much."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+from hrnn.distributed import ALONE, Group
+from hrnn.errors import UserError
+from hrnn.memory import in_words, memory_of_machine
+from hrnn.training.config import Config, reading
+from hrnn.training.network import unrolled
+
+FLOAT, TOKEN = 4, 8
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}  # a user's own cell counts as nothing
+MOMENTS = {"sgd": 0, "rmsprop": 1, "adagrad": 1}  # vectors of the optimizer to one of weights; two elsewhere
+REMEDIES = {
+    "weights": "--hidden-sizes or --decoder-units",
+    "batches": "--batch, or shorter sequences",
+    "windows": "--window, --batch or --hidden-sizes",
+}
+
+
+def require_room(config: Config[Any], group: Group = ALONE, *, learning: bool = True) -> None:
+    """Refuse a run, or only its evaluation, that surely needs more than the machine has."""
+    there, needs = memory_of_machine(), bytes_needed(config, group, learning=learning)
+    total = sum(needs.values())
+    if there is not None and total > there:
+        most = max(needs, key=lambda name: needs[name])
+        raise UserError(
+            f"the run needs about {in_words(total)}, {in_words(needs[most])} of it for its {most}, and this machine has "
+            f"{in_words(there)}; give a smaller {REMEDIES[most]}"
+        )
+
+
+def bytes_needed(config: Config[Any], group: Group = ALONE, *, learning: bool = True) -> dict[str, int]:
+    """At least so many bytes: weights with their gradients and moments, one batch, and what a window keeps."""
+    copies = 2 + MOMENTS.get(config.learning.optimizer, 2) if learning else 1
+    found = {"weights": FLOAT * copies * weights(config), "batches": 0, "windows": 0}
+    read = reading(config, unrolled(config), group)
+    steps, inputs, rows = config.task.steps_of_batch(read), config.task.inputs, len(read.rows)
+    state = FLOAT * rows * sum(config.hidden_sizes)
+    if steps is None:
+        return {**found, "windows": state}
+    place = FLOAT * inputs if isinstance(inputs, int) else 2 * TOKEN
+    found["batches"] = steps * rows * place
+    window = min(steps, read.window)
+    # The output of the lowest level for all steps, or, where gradients are taken, what every level keeps of its ticks.
+    kept = window * config.hidden_sizes[0] if not learning else ticks_kept(config, window)
+    found["windows"] = FLOAT * rows * kept + state
+    return found
+
+
+def ticks_kept(config: Config[Any], window: int) -> int:
+    """Numbers that the gradient of one row keeps: with true gradients those of all ticks, else those of a segment of each level
+    below the top. Where the data say when levels tick, only the lowest level's share is known."""
+    gates, restricted = GATES.get(config.model.cell, 1), config.model.model in ("ours", "gr-hrnn")
+    if config.reaches:
+        round_steps = config.model.round_steps or 1
+        return gates * config.hidden_sizes[0] * (min(round_steps, window) if restricted else window)
+    total, ticks = 0, window
+    for level, size in enumerate(config.hidden_sizes):
+        period = config.periods[level] if level < len(config.periods) else None
+        total += gates * size * (min(period, ticks) if restricted and period else ticks)
+        ticks = math.ceil(ticks / period) if period else ticks
+    return total
+
+
+def weights(config: Config[Any]) -> int:
+    """Numbers that are learned."""
+    inputs, model = config.task.inputs, config.model
+    width = inputs if isinstance(inputs, int) else inputs.count
+    sizes, gates = (width, *config.hidden_sizes, 0), GATES.get(model.cell, 0)
+    total = config.hidden_sizes[0] * config.task.outputs
+    for level, size in enumerate(config.hidden_sizes):
+        total += gates * size * (sizes[level] + size + sizes[level + 2])
+    for level, reach in enumerate((*config.reaches, *config.periods)):
+        layers = [sizes[level + 1] + reach, *[model.decoder_units] * (model.decoder_layers - 1), sizes[level]]
+        total += sum(a * b for a, b in itertools.pairwise(layers))
+    return total
