@@ -42,7 +42,7 @@ INSIDE = {
     "cells": ["contract", "builtin", "block", "gru", "lstm", "rnn", "exchange", "__init__"],
     "tasks": ["contract", "draws", "curriculum", "copy", "needle", "idx", "pixels", "corpus", "text", "__init__"],
     "training": [
-        *("config", "files", "checkpoint", "journal", "folder", "network", "sizes", "optimizer", "evaluation"),
+        *("config", "files", "checkpoint", "journal", "entries", "folder", "network", "sizes", "optimizer", "evaluation"),
         *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
     ],
     "experiments": [
