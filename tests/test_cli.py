@@ -156,7 +156,7 @@ def test_evaluation_of_validation_and_of_a_named_checkpoint(tmp_path, capsys):
     assert json.loads(out)["loss"] == recorded["loss"]
     code, _, err = hrnn(capsys, "evaluate", tmp_path / "run", "--checkpoint", 3)
     assert code == 2
-    assert "--checkpoint is '3'; give best, last, or one of [2" in err
+    assert "--checkpoint is '3'; give best, last, or one of [0, 2" in err
 
 
 OWN_TASK = '''
@@ -195,7 +195,7 @@ def test_a_users_own_task(tmp_path, capsys, monkeypatch):
     assert code == 0, err
     assert json.loads(out)["run"] == "runs/parity-ours-0"
     assert 0 <= json.loads(out)["test"]["accuracy"] <= 1
-    code, out, _ = hrnn(capsys, "resume", "runs/parity-ours-0", "--updates", 5, "--json")
+    code, out, _ = hrnn(capsys, "resume", "runs/parity-ours-0", "--updates", 5, "--json", "--task", "tasks_of_mine:Parity")
     assert json.loads(out)["updates"] == 5
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -119,16 +120,16 @@ def test_a_folder_that_holds_no_run(capsys, tmp_path):
 
 def test_a_run_of_another_version(capsys, run):
     config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, "format": 0, "version": "0.0.9"}))
+    (run / "config.json").write_text(json.dumps({**config, "format": 9, "version": "9.0.0"}))
     for command in ("resume", "evaluate", "plot"):
         sentence = complaint(capsys, command, run)
-        assert "was written by hrnn 0.0.9 (format 0) and this is" in sentence
-        assert "pip install hrnn==0.0.9" in sentence
+        assert "was written by hrnn 9.0.0 in format 9 and this is" in sentence
+        assert "pip install --upgrade hrnn" in sentence
     assert "unreadable" in hrnn(capsys, "runs", run.parent, "--json")[1]
     (run / "config.json").write_text("{ half a fi")
     assert "config.json cannot be read" in complaint(capsys, "resume", run)
     (run / "config.json").write_text(json.dumps({**config, "model": {"unknown": 1}}))
-    assert "does not describe a run" in complaint(capsys, "resume", run)
+    assert "config.json was edited (model.betas is None and was [0.1]" in complaint(capsys, "resume", run)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "one bit", "empty"])
@@ -150,7 +151,14 @@ def test_a_damaged_newest_checkpoint_is_passed_over(capsys, tmp_path, run, damag
 def test_no_checkpoint_that_can_be_read(capsys, run):
     for path in (run / "checkpoints").glob("*.safetensors"):
         path.write_bytes(b"damaged")
-    assert "no checkpoint of" in complaint(capsys, "resume", run, "--updates", 9)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "lock"}
+    for _ in range(2):
+        assert "no checkpoint of" in complaint(capsys, "resume", run, "--updates", 9)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "lock"} == before
+    shutil.rmtree(run / "checkpoints")
+    assert "though the run has recorded updates; put back copies" in complaint(capsys, "resume", run, "--updates", 9)
+    assert (run / "journal.jsonl").read_bytes() == before[run / "journal.jsonl"]
+    assert (run / "result.json").exists()
 
 
 @pytest.mark.parametrize(

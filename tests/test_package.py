@@ -42,8 +42,20 @@ INSIDE = {
     "cells": ["contract", "builtin", "block", "gru", "lstm", "rnn", "exchange", "__init__"],
     "tasks": ["contract", "draws", "curriculum", "copy", "needle", "idx", "pixels", "corpus", "text", "__init__"],
     "training": [
-        *("config", "files", "checkpoint", "journal", "entries", "folder", "network", "sizes", "optimizer", "evaluation"),
-        *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
+        *(
+            "compare",
+            "formats",
+            "entries",
+            "config",
+            "files",
+            "identity",
+            "trust",
+            "checkpoint",
+            "journal",
+            "folder",
+            "opening",
+        ),
+        *("network", "sizes", "optimizer", "evaluation", "run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
     ],
     "experiments": [
         *("units", "worker", "processes", "cluster", "engines", "follow", "early", "run", "grid", "measuring", "__init__"),

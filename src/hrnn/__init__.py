@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hrnn.hierarchy import HRNN, Tokens
     from hrnn.segments import Given
     from hrnn.state import State
+    from hrnn.training.trained import load
 
 _HOMES = {
     "HRNN": "hrnn.hierarchy",
@@ -31,10 +32,11 @@ _HOMES = {
     "Result": "hrnn.gradients",
     "Chunk": "hrnn.gradients",
     "Updates": "hrnn.gradients",
+    "load": "hrnn.training.trained",
 }
 _MODULES = ("cells", "distributed", "gradients", "memory")
 
-__all__ = ["HRNN", "Chunk", "Full", "Given", "Restricted", "Result", "State", "Tokens", "Updates"]
+__all__ = ["HRNN", "Chunk", "Full", "Given", "Restricted", "Result", "State", "Tokens", "Updates", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -17,7 +17,7 @@ class DivergedError(Exception):
 
 
 class LostError(Exception):
-    """Another process of the job is gone, or does not answer."""
+    """Another process of the job is gone, or does not answer; or the folder of the run is gone."""
 
 
 class Terminated(KeyboardInterrupt):

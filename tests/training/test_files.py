@@ -30,9 +30,3 @@ def test_a_growing_file_is_cut_back(tmp_path):
     assert again.settle() == 10
     again.close()
     assert (tmp_path / "file").read_bytes() == b"one\nthree\n"
-
-
-def test_a_file_shorter_than_the_checkpoint_says_is_refused(tmp_path):
-    (tmp_path / "file").write_bytes(b"12345")
-    with pytest.raises(UserError, match="has 5 bytes; the checkpoint was written when it had 6"):
-        Growing(tmp_path / "file", 6)

@@ -16,7 +16,7 @@ from hrnn.memory import measure, paper_count
 from hrnn.report.curves import draw, load
 from hrnn.tasks import Copy
 from hrnn.training import folder as folders
-from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled
+from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled, to_json
 from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import Outcome, start, train
 from hrnn.training.progress import suitable
@@ -94,7 +94,7 @@ def measured(model: str) -> int:
 def run(folder: Path, config: Config[Copy]) -> Outcome:
     """A run, begun, continued or already there."""
     if (folder / folders.CONFIG).exists():
-        if folders.read_config(folder) != settled(config):
+        if folders.read_entries(folder) != to_json(settled(config)):
             raise UserError(f"{folder} holds a run with other options; give another --folder")
         if (result := folders.read_result(folder)) is not None:
             return Outcome(None, result)

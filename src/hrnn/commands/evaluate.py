@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 import tyro
 
 from hrnn.commands.options import parse
@@ -16,9 +18,11 @@ from hrnn.limits import at_least, option
 from hrnn.tasks import Copy, Task
 from hrnn.training.config import reading
 from hrnn.training.evaluation import evaluate
+from hrnn.training.identity import compare_data
 from hrnn.training.network import unrolled
 from hrnn.training.sizes import require_room
-from hrnn.training.trained import Trained, load
+from hrnn.training.trained import Trained, load_trusting
+from hrnn.training.trust import Trust
 
 
 @dataclass(frozen=True)
@@ -35,17 +39,22 @@ class Evaluate:
     """Another text file (text) or folder of idx files (pixels) to test on."""
     length: int | None = option(None, at_least(1))
     """Bits to remember (copy); by default the longest length that the run solved."""
+    accept_changed_data: bool = False
+    """Score although the data are not those that the run began with."""
+    own: Trust = field(default_factory=Trust)
     json: bool = False
     """Print JSON."""
 
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(Evaluate, "evaluate", arguments)
-    trained = load(options.run, options.checkpoint)
+    trained = load_trusting(options.run, options.checkpoint, options.own)
     task = _task(trained, options)
     if options.part not in task.parts():
         raise UserError(f"the task of {options.run} has no part {options.part!r}")
     require_room(replace(trained.config, task=task), learning=False)
+    _check_data(trained, options)
+    torch.set_num_threads(trained.config.upkeep.threads)
     report = evaluate(trained.network, task, task.evaluation(options.part, reading(trained.config, unrolled(trained.config))))
     if options.json:
         print(json.dumps({"run": str(options.run), "update": trained.update, "part": options.part, **report}))
@@ -53,6 +62,21 @@ def main(arguments: Sequence[str]) -> int:
         numbers = ", ".join(f"{name} {value:.4f}" for name, value in report.items())
         print(f"{options.run}, update {trained.update}, {options.part}: {numbers}")
     return DONE
+
+
+def _check_data(trained: Trained, options: Evaluate) -> None:
+    """Are the files that this part reads those that the run began with? Other data by --data are meant to differ."""
+    if options.data is not None or trained.identity.data is None:
+        return
+    difference = compare_data(trained.identity.data, trained.config.task, [options.part])
+    if not difference.changed:
+        return
+    if not options.accept_changed_data:
+        raise UserError(
+            f"the data of {options.run} are not those that it began with: {difference}; put them back, "
+            "or score what is there by --accept-changed-data"
+        )
+    print(f"hrnn: the data have changed: {difference}", file=sys.stderr)
 
 
 def _task(trained: Trained, options: Evaluate) -> Task:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from hrnn.limits import above, at_least, option
 from hrnn.training import folder as folders
 from hrnn.training.loop import Outcome, train
 from hrnn.training.progress import suitable
+from hrnn.training.trust import Trust
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class Resume:
     """A new budget in passes over the data."""
     minutes: float | None = option(None, at_least(0))
     """Stop after so long, to be continued again."""
+    accept_changed_data: bool = False
+    """Go on although the data are not those that the run began with; the journal notes it."""
+    own: Trust = field(default_factory=Trust)
     timeout: float = option(TIMEOUT, above(0, LONGEST))
     """Under torchrun: seconds that a process waits for the others before it gives up."""
     json: bool = False
@@ -49,22 +53,26 @@ def main(arguments: Sequence[str]) -> int:
 
 def _resume(options: Resume, group: Group) -> Outcome:
     group.compare({name: str(value) for name, value in asdict(options).items()})
-    result = json.loads(group.spread(json.dumps(_prepare(options)).encode() if group.first else None))
+    result = json.loads(group.spread(json.dumps(_result(options)).encode() if group.first else None))
     if result is not None:
         return Outcome(None, result)
-    progress = suitable() if group.first else None
-    return train(options.run, group=group, minutes=options.minutes, progress=progress)
+    return train(
+        options.run,
+        group=group,
+        minutes=options.minutes,
+        progress=suitable() if group.first else None,
+        trust=options.own,
+        budget=_budget(options),
+        accept_changed_data=options.accept_changed_data,
+    )
 
 
-def _prepare(options: Resume) -> dict[str, Any] | None:
-    """Give the run its new budget; the result of one that is finished and gets none."""
-    config = folders.read_config(options.run)
-    result = folders.read_result(options.run)
+def _budget(options: Resume) -> dict[str, Any]:
     wanted = {name: getattr(options, name) for name in ("updates", "sequences", "epochs")}
-    wanted = {name: value for name, value in wanted.items() if value is not None}
-    if wanted:
-        # A budget replaces the old one as a whole: what is not named sets no limit.
-        budget = replace(config.budget, **{"updates": None, "sequences": None, "epochs": None, **wanted})
-        folders.extend(options.run, replace(config, budget=budget))
-        result = None
-    return result
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _result(options: Resume) -> dict[str, Any] | None:
+    """What a run found that is finished and gets no other budget."""
+    folders.read_run(options.run)  # is there a run, and as it was written?
+    return None if _budget(options) else folders.read_result(options.run)

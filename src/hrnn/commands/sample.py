@@ -7,17 +7,19 @@ import itertools
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import tyro
 
 from hrnn.commands.options import parse
 from hrnn.errors import DONE, UserError
 from hrnn.limits import at_least, option
 from hrnn.training.sampling import sample
-from hrnn.training.trained import load
+from hrnn.training.trained import load_trusting
+from hrnn.training.trust import Trust
 
 COOLEST = 0.001  # below it a division overflows
 
@@ -38,6 +40,7 @@ class Sample:
     """Of the random choices."""
     checkpoint: str = "best"
     """best (on validation), last, or the number of an update."""
+    own: Trust = field(default_factory=Trust)
     json: bool = False
     """Print JSON."""
 
@@ -46,7 +49,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Sample, "sample", arguments)
     if 0 < options.temperature < COOLEST:
         raise UserError(f"--temperature is {options.temperature}; give 0, or at least {COOLEST}")
-    trained = load(options.run, options.checkpoint)
+    trained = load_trusting(options.run, options.checkpoint, options.own)
+    torch.set_num_threads(trained.config.upkeep.threads)
     as_bytes = getattr(trained.config.task, "symbols", "") == "bytes"
     prompt = options.prompt.encode(errors="surrogateescape").decode("latin-1") if as_bytes else options.prompt
     written = sample(trained, prompt, options.length, options.temperature, options.seed)

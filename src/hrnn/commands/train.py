@@ -17,6 +17,7 @@ from hrnn.limits import above, at_least, option
 from hrnn.tasks import TASKS, Task, name_of, task_named
 from hrnn.training import folder as folders
 from hrnn.training.config import SUGGESTED, Budget, Config, Learning, Model, TaskT, Upkeep
+from hrnn.training.folder import resume_command
 from hrnn.training.loop import Outcome, start
 from hrnn.training.progress import suitable
 
@@ -126,7 +127,7 @@ def follow(folder: Path, as_json: bool, timeout: float, work: Callable[[Group], 
     if not group.first:
         return EXIT_CODES.get(outcome.stopped or "", DONE)
     if outcome.stopped:
-        print(f"stopped ({outcome.stopped}); continue with: hrnn resume {folder}", file=sys.stderr)
+        print(f"stopped ({outcome.stopped}); continue with: {resume_command(folder)}", file=sys.stderr)
         if as_json:
             print(json.dumps({"run": str(folder), "stopped": outcome.stopped}))
         return EXIT_CODES.get(outcome.stopped, DONE)

@@ -26,6 +26,7 @@ from hrnn.errors import EXIT_CODES, INTERRUPTED, MISTAKE, UserError
 from hrnn.experiments.processes import BUSY_SECONDS, LOG, LOOK_SECONDS, STOPPING_SECONDS, last_line, launch, note_end
 from hrnn.experiments.units import Ending, Engine, Follower, Unit, stopped_early
 from hrnn.training.stop import Stop
+from hrnn.training.trust import Trust
 
 RETRIES = 8  # of a unit whose process, or whose node, was killed
 PORT_SECONDS, CONNECT_SECONDS = 5.0, 60.0  # how long an address may take to answer, and Ray to connect to it
@@ -144,7 +145,7 @@ def _submit(folder: Path, unit: Unit) -> Submitted:
 
     threads = unit.config.upkeep.threads
     task = ray.remote(train_unit).options(name=unit.name, num_cpus=threads, max_retries=RETRIES, retry_exceptions=[KilledError])
-    return Submitted(unit, task.remote(str(folder / unit.name), threads, os.getcwd()))
+    return Submitted(unit, task.remote(str(folder / unit.name), threads, os.getcwd(), Trust.of(unit.config)))
 
 
 def _after(
@@ -200,7 +201,7 @@ def _stop(folder: Path, submitted: list[Submitted], running: set[str], ending: E
         follower.changed(one.unit, "stopped")
 
 
-def train_unit(place_name: str, threads: int, home: str) -> tuple[int, str]:
+def train_unit(place_name: str, threads: int, home: str, own: Trust) -> tuple[int, str]:
     """The task, on whatever node: begin or continue the unit of a folder; returns its exit code and its last words."""
     place = Path(place_name)
     if not (place / folders.CONFIG).exists():
@@ -213,7 +214,7 @@ def train_unit(place_name: str, threads: int, home: str) -> tuple[int, str]:
     if stopped_early(place) is not None:
         return INTERRUPTED, ""
     try:
-        process = launch(place, threads)
+        process = launch(place, threads, own)
     except OSError as error:
         return MISTAKE, f"cannot be started: {error}"
     try:

@@ -18,11 +18,13 @@ from typing import Any
 import hrnn
 import hrnn.training.folder as folders
 from hrnn.errors import UserError, shortened
-from hrnn.experiments.units import Unit, in_words
+from hrnn.experiments.units import Unit
 from hrnn.limits import NAME_BYTES
 from hrnn.tasks import Task
+from hrnn.training.compare import in_words
 from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled, to_json
 from hrnn.training.files import write_whole
+from hrnn.training.formats import with_old_values
 
 SWEEP = "sweep.json"  # in the folder of a sweep: what every run of it has in common, and what was varied
 SEED = "seed"
@@ -180,8 +182,8 @@ def fitted(folder: Path, found: Sequence[Point], here: dict[str, Any], base: Con
     varied = [f"{one.section}.{one.field}" for name, one in options_of(type(base.task)).items() if name in over]
     if difference := in_words(before["options"], here["options"], varied):
         raise UserError(f"{folder} holds a sweep with other options ({difference}); give another --folder")
-    names = {json.dumps(folders.read_entries(place)): str(place.relative_to(folder)) for place in there}
-    return [_renamed(point, names.get(json.dumps(to_json(point.unit.config)))) for point in found]
+    names = {json.dumps(folders.read_entries(place), sort_keys=True): str(place.relative_to(folder)) for place in there}
+    return [_renamed(point, names.get(json.dumps(to_json(point.unit.config), sort_keys=True))) for point in found]
 
 
 def _renamed(point: Point, name: str | None) -> Point:
@@ -193,7 +195,7 @@ def read_common(folder: Path) -> dict[str, Any] | None:
     path = folder / SWEEP
     try:
         entries = json.loads(path.read_text())
-        return {"over": dict(entries["over"]), "options": dict(entries["options"])}
+        return {"over": dict(entries["over"]), "options": with_old_values(dict(entries["options"]))}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -45,9 +45,7 @@ def _run(config: Config[Any]) -> Run:
     """The moving parts of a run, of which nothing is kept."""
     upkeep = replace(config.upkeep, tensorboard=False)
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(replace(config, upkeep=upkeep), Path(folder))
-        run.journal.close()
-    return run
+        return Run(replace(config, upkeep=upkeep), Path(folder))
 
 
 def fullest(run: Run) -> Batch:

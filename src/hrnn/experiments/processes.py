@@ -17,6 +17,7 @@ import hrnn.training.folder as folders
 from hrnn.errors import DONE, EXIT_CODES, INTERRUPTED, TERMINATED
 from hrnn.experiments.units import Ending, Engine, Follower, Unit, stopped_early
 from hrnn.training.stop import Stop
+from hrnn.training.trust import Trust
 
 LOG = "log.txt"  # in the folder of a unit: what its process said on standard error
 LOOK_SECONDS = 0.2
@@ -63,18 +64,18 @@ def _run(folder: Path, waiting: list[Unit], jobs: int, follower: Follower) -> En
 
 def _begin(folder: Path, unit: Unit, running: list[Child], ending: Ending, follower: Follower) -> None:
     try:
-        running.append(Child(unit, launch(folder / unit.name, unit.config.upkeep.threads)))
+        running.append(Child(unit, launch(folder / unit.name, unit.config.upkeep.threads, Trust.of(unit.config))))
         follower.changed(unit, "running")
     except OSError as error:
         ending.failures[unit.name] = f"cannot be started: {error}"
         follower.changed(unit, f"failed: {ending.failures[unit.name]}")
 
 
-def launch(place: Path, threads: int) -> subprocess.Popen[bytes]:
+def launch(place: Path, threads: int, own: Trust) -> subprocess.Popen[bytes]:
     """A process group of its own: the terminal's Ctrl-C reaches the parent, and a child through the parent only, once."""
     with open(place / LOG, "ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "hrnn.experiments.worker", str(place)],
+            [sys.executable, "-m", "hrnn.experiments.worker", str(place), own.task or "", own.cell or ""],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

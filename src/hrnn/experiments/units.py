@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import hrnn.training.folder as folders
-from hrnn.errors import INTERRUPTED, UserError, shortened
+from hrnn.errors import INTERRUPTED, UserError
+from hrnn.training.compare import in_words
 from hrnn.training.config import Config, Upkeep, to_json
 from hrnn.training.files import write_whole
 from hrnn.training.loop import check
@@ -61,7 +62,7 @@ def prepare(folder: Path, units: Sequence[Unit]) -> list[Unit]:
     for unit in units:
         place = folder / unit.name
         if (place / folders.CONFIG).exists():
-            if difference := differences(folders.read_config(place), unit.config):
+            if difference := in_words(folders.read_entries(place), to_json(unit.config)):
                 raise UserError(f"{place} holds a run with other options ({difference}); give another folder")
         else:
             kind = json.dumps(to_json(replace(unit.config, upkeep=Upkeep())))
@@ -93,26 +94,3 @@ def stopped_early(place: Path) -> dict[str, Any] | None:
 def go_on(place: Path) -> None:
     """Forget that a unit was stopped early."""
     (place / EARLY).unlink(missing_ok=True)
-
-
-def differences(there: Config[Any], here: Config[Any], ignored: Sequence[str] = ()) -> str:
-    """The first few options in which two configurations differ, in words; empty if none."""
-    return in_words(to_json(there), to_json(here), ignored)
-
-
-def in_words(there: dict[str, Any], here: dict[str, Any], ignored: Sequence[str] = ()) -> str:
-    """The same for configurations as JSON; ignored: options by their path, such as "task.data"."""
-    first, second = dict(_flat(there)), dict(_flat(here))
-    named = [
-        f"{name} is {shortened(first.get(name))} there and {shortened(second.get(name))} here"
-        for name in sorted(first.keys() | second.keys())
-        if name not in ignored and first.get(name) != second.get(name)
-    ]
-    return "; ".join(named[:3]) + ("; ..." if len(named) > 3 else "")
-
-
-def _flat(entries: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for name, value in entries.items():
-        found += _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return found

@@ -20,11 +20,12 @@ import torch
 
 import hrnn
 from hrnn.errors import UserError
-from hrnn.experiments.units import Unit, in_words
+from hrnn.experiments.units import Unit
+from hrnn.training.compare import in_words
 from hrnn.training.config import Config, to_json
-from hrnn.training.entries import with_old_values
 from hrnn.training.files import make_folder, write_whole
 from hrnn.training.folder import read_result
+from hrnn.training.formats import check_format, with_old_values
 from hrnn.training.journal import JOURNAL
 
 FORMAT = 1
@@ -59,18 +60,15 @@ def path_of(folder: Path, name: str) -> Path:
 
 
 def read(folder: Path, unit: Unit, setting: dict[str, Any]) -> Result | None:
-    """The result of a unit, if it is there; one of another version or recipe is refused.
+    """The result of a unit, if it is there; one of another recipe is refused.
 
     setting: what the run belongs to (experiment, profile, scale).
     """
     path = path_of(folder, unit.name)
     try:
         entries = entries_of(path)
-        written = {"format": entries["format"], "hrnn": entries["hrnn"]}
         difference = in_words(
-            {**written, **entries["setting"], **with_old_values(entries["config"])},
-            {"format": FORMAT, "hrnn": hrnn.__version__, **setting, **to_json(unit.config)},
-            ignored=PLACES,
+            {**entries["setting"], **with_old_values(entries["config"])}, {**setting, **to_json(unit.config)}, ignored=PLACES
         )
         if not difference:
             lines = path.with_suffix(".jsonl").read_bytes().splitlines()
@@ -79,17 +77,25 @@ def read(folder: Path, unit: Unit, setting: dict[str, Any]) -> Result | None:
         if Path(error.filename) == path:
             return None
         raise UserError(f"{path} is there without its journal {path.with_suffix('.jsonl').name}; remove it") from None
+    except UserError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _unreadable(path, error) from None
-    raise UserError(f"{path} is of another version or recipe ({difference}); give another --folder")
+    raise UserError(f"{path} is of another recipe ({difference}); give another --folder")
 
 
 def entries_of(path: Path) -> dict[str, Any]:
-    """The JSON of a run as it stands."""
+    """The JSON of a run, in the newest format; which version of hrnn wrote it is information only."""
     try:
-        return dict(json.loads(path.read_text()))
+        return upgraded(dict(json.loads(path.read_text())), path)
     except (ValueError, TypeError) as error:
-        raise _unreadable(path, error) from None
+        raise error if isinstance(error, UserError) else _unreadable(path, error) from None
+
+
+def upgraded(entries: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The entries of any format so far in the newest; 1, which may go without its number, is the only one."""
+    check_format({"format": FORMAT, **entries}, FORMAT, path)
+    return {"format": FORMAT, **entries}
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:

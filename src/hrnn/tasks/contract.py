@@ -6,6 +6,7 @@ the rows of a batch can be shared out among processes without changing what any 
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -150,6 +151,20 @@ class Task(ABC):
     @abstractmethod
     def evaluation(self, part: str, reading: Reading) -> Iterator[Batch]:
         """The batches of "validation" or "test"."""
+
+    def files(self, part: str) -> tuple[Path, ...]:
+        """The files that are read for "training", "validation" or "test"; a run remembers their checksums.
+
+        By default, for every part: each file that an option names, and the files directly in each folder that one names.
+        """
+        named: list[Path] = []
+        for one in dataclasses.fields(self):  # type: ignore[arg-type]  # every task is a dataclass
+            value = getattr(self, one.name)
+            named += [path for path in (value if isinstance(value, tuple | list) else [value]) if isinstance(path, Path)]
+        found = [path for path in named if path.is_file()]
+        for folder in (path for path in named if path.is_dir()):
+            found += sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        return tuple(found)
 
     def elsewhere(self, path: Path) -> Self:
         """The same task, its test on other data."""

@@ -18,7 +18,7 @@ from hrnn.errors import UserError
 from hrnn.limits import at_least, fitted, option
 from hrnn.tasks.contract import Batch, Reading, Task, cross_entropy, cut, last_step_only
 from hrnn.tasks.draws import permutation
-from hrnn.tasks.idx import MIRROR, download, read_pair
+from hrnn.tasks.idx import MIRROR, download, find, read_pair
 
 SIDE = 28
 HELD_OUT = 12  # one of so many training images validates: 5,000 of MNIST's 60,000, the last ones
@@ -67,6 +67,12 @@ class Pixels(Task):
         if task.permuted and not order:
             order = tuple(permutation(0, "pixels/order", 0, task.steps).tolist())
         return replace(task, data=task.data.expanduser().absolute(), order=order)
+
+    def files(self, part: str) -> tuple[Path, ...]:
+        if self.download:
+            download(self.data, self.mirror)
+        name = "t10k" if part == "test" else "train"
+        return tuple(find(self.data, f"{name}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
 
     def elsewhere(self, path: Path) -> Pixels:
         return replace(self, data=path.expanduser().absolute())

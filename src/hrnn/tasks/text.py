@@ -129,6 +129,10 @@ class Text(Task):
             memory[key] = make()
         return memory[key]
 
+    def files(self, part: str) -> tuple[Path, ...]:
+        own = {"validation": self.validation, "test": self.test}.get(part)
+        return (own,) if own else self.data
+
     def elsewhere(self, path: Path) -> Text:
         return replace(self, test=path.expanduser().absolute())
 

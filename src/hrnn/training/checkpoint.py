@@ -1,7 +1,7 @@
 """Checkpoints: one safetensors file each, whose header carries the rest as JSON. Never pickle.
 
 A file is complete or absent (written whole, then renamed), and a checksum over everything in it finds damage that
-came later.
+came later. It says of which run it is: files of another one are never mistaken for it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,21 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from hrnn.errors import UserError
+from hrnn.training.compare import in_words
 from hrnn.training.files import make_folder, write_whole
+from hrnn.training.formats import BEGUN_BY_1, CHECKPOINT_FORMAT, upgrade_facts
+
+FACTS: dict[str, Any] = {
+    "run": str | None,
+    "config": dict | None,
+    "position": dict,
+    "course": dict,
+    "optimizers": list,
+    "journal": dict,
+    "pins": list,
+    "torch": str,
+}
 
 
 class DamagedError(Exception):
@@ -38,18 +53,33 @@ class Checkpoint:
         return {key[len(name) + 1 :]: value for key, value in self.tensors.items() if key.startswith(name + ".")}
 
 
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
 def _checksum(tensors: Mapping[str, Tensor], facts: str) -> str:
+    """Over names, dtypes, shapes and bytes of the tensors, and the facts."""
+    digest = hashlib.sha256(facts.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(_bytes(tensor))
+    return digest.hexdigest()
+
+
+def _checksum_1(tensors: Mapping[str, Tensor], facts: str) -> str:
+    """That of format 1, which left out dtypes and shapes."""
     digest = hashlib.sha256(facts.encode())
     for name in sorted(tensors):
         digest.update(name.encode())
-        digest.update(tensors[name].numpy().tobytes())
+        digest.update(_bytes(tensors[name]))
     return digest.hexdigest()
 
 
 def pack(checkpoint: Checkpoint) -> bytes:
     """The content of its file."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
-    facts = json.dumps(checkpoint.facts)
+    facts = json.dumps({**checkpoint.facts, "format": CHECKPOINT_FORMAT})
     return save(tensors, {"facts": facts, "checksum": _checksum(tensors, facts)})
 
 
@@ -70,21 +100,37 @@ def unpack(content: bytes, path: Path) -> Checkpoint:
     try:
         tensors = load(content)
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
-        facts = header["facts"]
-        checksum = header["checksum"]
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise DamagedError(f"{path} cannot be read ({error})") from None
-    if checksum != _checksum(tensors, facts):
-        raise DamagedError(f"{path} does not match its checksum")
-    return Checkpoint(tensors, json.loads(facts))
+        text = header["facts"]
+        facts = json.loads(text)
+        made = _checksum_1 if "format" not in facts else _checksum
+        if header["checksum"] != made(tensors, text):
+            raise DamagedError(f"{path} does not match its checksum")
+    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
+        raise DamagedError(f"{path} cannot be read ({str(error)[:200]})") from None
+    return Checkpoint(tensors, upgrade_facts(facts, path))
+
+
+def _check_facts(facts: dict[str, Any], path: Path) -> None:
+    """What every checkpoint of a run says, in the types in which it says it."""
+    for name, kinds in FACTS.items():
+        if name not in facts or not isinstance(facts[name], kinds):
+            raise DamagedError(f"{path} has {name} {str(facts.get(name))[:60]!r}; it is no checkpoint of a run")
+    numbers = {"pins": facts["pins"], "journal": list(facts["journal"].values()), "updates": [facts["position"].get("updates")]}
+    for name, values in numbers.items():
+        if not all(type(value) is int and value >= 0 for value in values):
+            raise DamagedError(f"{path} has {name} {str(values)[:60]}; these should be counts")
 
 
 class Shelf:
-    """The checkpoints of a run: the last few, and those that they refer to (the best one, a solved length)."""
+    """The checkpoints of a run: the last few, and those that they refer to (the best one, a solved length).
 
-    def __init__(self, folder: Path, kept: int):
+    run: its id; a checkpoint of another one is refused. None: whatever there is
+    """
+
+    def __init__(self, folder: Path, kept: int, run: str | None = None, config: dict[str, Any] | None = None):
         self.folder = folder
         self.kept = kept
+        self.run, self.config = run, config
         self._pins: dict[int, set[int]] = {}  # by update: the checkpoints that this one refers to
 
     def path(self, update: int) -> Path:
@@ -92,35 +138,68 @@ class Shelf:
 
     def updates(self) -> list[int]:
         """Updates that have a checkpoint, the oldest first."""
-        names = (re.fullmatch(r"update-(\d+)\.safetensors", path.name) for path in self.folder.glob("*.safetensors"))
+        names = (re.fullmatch(r"update-(\d{9,})\.safetensors", path.name) for path in self.folder.glob("*.safetensors"))
         return sorted(int(name[1]) for name in names if name)
+
+    def get(self, update: int) -> Checkpoint:
+        """That of an update of this run."""
+        path = self.path(update)
+        found = read(path)
+        _check_facts(found.facts, path)
+        if self.run is not None and found.facts["run"] != self.run:
+            self._refuse(path, found.facts)
+        if (inside := found.facts["position"]["updates"]) != update:
+            raise UserError(f"{path} holds the checkpoint of update {inside}; give it its own name again, or remove it")
+        return found
+
+    def _refuse(self, path: Path, facts: dict[str, Any]) -> None:
+        """Refuse a checkpoint of another run, and say what tells them apart."""
+        if facts["run"] is None and str(self.run).startswith(BEGUN_BY_1):
+            return  # written before checkpoints said of which run they are
+        difference = in_words(facts["config"] or {}, self.config or {}, ("checksum", "version", "format"))
+        raise UserError(
+            f"{path} is of another run ({facts['run'] or 'one of an older version'}, and {self.folder.parent} is {self.run})"
+            f"{': ' + difference if facts['config'] else ''}; put back the files that belong together"
+        )
 
     def put(self, update: int, checkpoint: Checkpoint) -> None:
         """Write one, then remove those that neither are among the last few nor are referred to by one of these."""
-        make_folder(self.folder)
+        make_folder(self.folder, parents=False)
         write(self.path(update), checkpoint)
         self._pins[update] = set(checkpoint.facts["pins"])
-        last = self.updates()[-self.kept :]
-        needed = set(last).union(*(self._pinned_by(one) for one in last))
-        for old in self.updates():
+        pinned = {one: found for one in reversed(self.updates()) if (found := self._pinned_by(one)) is not None}
+        last = list(pinned)[: self.kept]
+        needed = set(last).union(*(pinned[one] for one in last))
+        for old in pinned:
             if old not in needed:
-                self.path(old).unlink()
+                self.path(old).unlink(missing_ok=True)
 
-    def _pinned_by(self, update: int) -> set[int]:
+    def _pinned_by(self, update: int) -> set[int] | None:
+        """What a checkpoint refers to; None if it is damaged, and put aside, or not of this run, and left alone."""
         if update not in self._pins:  # written by the process that ran before this one
-            self._pins[update] = set(read(self.path(update)).facts["pins"])
+            try:
+                self._pins[update] = set(self.get(update).facts["pins"])
+            except DamagedError:
+                self.put_aside(update)
+                return None
+            except UserError:
+                return None
         return self._pins[update]
 
+    def put_aside(self, update: int) -> None:
+        path = self.path(update)
+        with suppress(OSError):
+            path.rename(path.with_suffix(".damaged"))
+
     def newest(self) -> tuple[Checkpoint, list[str]]:
-        """The newest undamaged one, and a complaint about each that is damaged; these are put aside."""
+        """The newest undamaged one, and a complaint about each newer one. Nothing is changed: whoever goes on from it puts
+        the damaged ones aside."""
         complaints: list[str] = []
         for update in reversed(self.updates()):
-            path = self.path(update)
             try:
-                return read(path), complaints
+                return self.get(update), complaints
             except DamagedError as error:
                 complaints.append(str(error))
-                path.rename(path.with_suffix(".damaged"))
         raise DamagedError("; ".join(complaints) or f"{self.folder} holds no checkpoint")
 
 

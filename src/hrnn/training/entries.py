@@ -8,10 +8,11 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import hrnn
 from hrnn.errors import UserError
+from hrnn.training.compare import edited_paths, in_words
+from hrnn.training.formats import SECTIONS, checksum, upgrade_config, upgrade_result
 
-FORMAT = 1  # of the run folder; raised when an older run can no longer be continued
+HEADER_BYTES = 100_000_000  # at most, as safetensors has it
 CONFIG, RESULT, LOCK = "config.json", "result.json", "lock"
 
 
@@ -22,27 +23,60 @@ def content_of(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def read_entries(folder: Path) -> dict[str, Any]:
-    """config.json as it stands, if this version understands it."""
+def read_whole(folder: Path) -> dict[str, Any]:
+    """All that config.json holds, in today's form; one that was edited is refused."""
+    path = folder / CONFIG
     try:
-        entries = json.loads(content_of(folder / CONFIG))
-        written_by, written_as = entries["version"], entries["format"]
+        stored = json.loads(content_of(path))
+        if not isinstance(stored, dict):
+            raise TypeError("it holds no entries")
+        entries = upgrade_config(stored, path)
+        if stored["format"] != 1 and stored.get("checksum") != checksum(stored):
+            _refuse_edits(folder, entries)
+    except UserError:
+        raise
     except FileNotFoundError:
         raise UserError(f"{folder} holds no run (no {CONFIG}); hrnn runs lists those of a folder") from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise cannot_read(folder / CONFIG, error) from None
-    if written_as != FORMAT:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise cannot_read(path, error) from None
+    return entries
+
+
+def read_entries(folder: Path) -> dict[str, Any]:
+    """The options of a run."""
+    entries = read_whole(folder)
+    return {name: entries[name] for name in SECTIONS if name in entries}
+
+
+def _refuse_edits(folder: Path, entries: dict[str, Any]) -> None:
+    """config.json is not what was written: refuse it, and say what differs as far as a checkpoint tells.
+
+    Where data are may change, as long as they are the same: whoever reads them compares their checksums.
+    """
+    began = as_checkpointed(folder)
+    difference = "its checksum does not match, and no checkpoint tells what it was"
+    if began is not None:
+        known = {name: entries.get(name) for name in began}
+        moved = edited_paths(began["task"], entries["task"], began["data"])
+        difference = in_words(began, known, moved, "{name} is {here} and was {there}")
+    if difference:
         raise UserError(
-            f"{folder} was written by hrnn {written_by} (format {written_as}) and this is {hrnn.__version__} "
-            f"(format {FORMAT}); use that version: pip install hrnn=={written_by}"
+            f"{folder / CONFIG} was edited ({difference}); undo that: a run goes on as it began. "
+            f"hrnn resume {folder} --updates N gives it another budget, and other options are for a run of their own"
         )
-    return with_old_values({key: value for key, value in entries.items() if key not in ("format", "version")})
 
 
-def with_old_values(entries: dict[str, Any]) -> dict[str, Any]:
-    """A configuration; options that the version that wrote it did not have say what it did, never today's default."""
-    upkeep = entries.get("upkeep")
-    return entries | ({"upkeep": {"frozen_every": 0, **upkeep}} if isinstance(upkeep, dict) else {})
+def as_checkpointed(folder: Path) -> dict[str, Any] | None:
+    """The entries that the newest checkpoint carries which can be read: from its header alone."""
+    for path in sorted(folder.glob("checkpoints/update-*.safetensors"), reverse=True):
+        try:
+            with open(path, "rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(min(length, HEADER_BYTES)))
+            return dict(json.loads(header["__metadata__"]["facts"])["config"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return None
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
@@ -55,7 +89,7 @@ def read_result(folder: Path) -> dict[str, Any] | None:
         raise cannot_read(folder / RESULT, error) from None
     if not isinstance(entries, dict):
         raise UserError(f"{folder / RESULT} holds no result; remove it, and hrnn resume {folder} writes it again")
-    return entries
+    return upgrade_result(entries, folder / RESULT)
 
 
 def cannot_read(path: Path, error: Exception) -> UserError:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
-from hrnn.errors import UserError
+from hrnn.errors import LostError, UserError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def cannot_write(path: Path, error: OSError) -> UserError:
-    """A full disk, a quota or missing permission, as a sentence."""
-    return UserError(
-        f"{path} cannot be written: {error.strerror or error}; earlier checkpoints are intact, "
-        "make room and continue with hrnn resume"
+def cannot_write(path: Path, error: OSError) -> UserError | LostError:
+    """A full disk, a quota, missing permission or a folder that was removed, as a sentence."""
+    if isinstance(error, FileNotFoundError):
+        return LostError(f"{path} cannot be written: the folder {path.parent} is gone")
+    remedy = (
+        "earlier checkpoints are intact, make room and continue with hrnn resume"
+        if error.errno in FULL
+        else ("see to it that this folder can be written to, or give another one")
     )
+    return UserError(f"{path} cannot be written: {error.strerror or error}; {remedy}")
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, parents: bool = True) -> None:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=parents, exist_ok=True)
     except OSError as error:
         raise cannot_write(path, error) from None
 
@@ -38,20 +46,27 @@ def write_whole(path: Path, content: bytes) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise cannot_write(path, error) from None
+
+
+def remove_partial(folder: Path) -> None:
+    """Remove what a process left that was killed while it wrote a file. Only for whoever holds the folder's lock."""
+    for path in folder.glob(".*.partial"):
+        with suppress(OSError):
+            path.unlink()
 
 
 class Growing:
     """A file that is only appended to. A checkpoint notes its length; resuming cuts it back to there."""
 
     def __init__(self, path: Path, length: int = 0):
-        """Open the file and cut it to `length` bytes; everything after that has not happened yet."""
+        """Open the file and cut it to `length` bytes; everything after that has not happened yet. Its owner sees to it
+        that it has so many."""
         self.path = path
         try:
             self._file = open(path, "ab")  # noqa: SIM115  open as long as the run
-            if self._file.tell() < length:
-                raise UserError(f"{path} has {self._file.tell()} bytes; the checkpoint was written when it had {length}")
             self._file.truncate(length)
             self._file.seek(length)
         except OSError as error:

@@ -2,40 +2,57 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import hrnn
-from hrnn.errors import UserError
+from hrnn.errors import LostError, UserError
 from hrnn.launch import launcher, restarts
-from hrnn.training.config import Config, from_json, settled, to_json
-from hrnn.training.entries import CONFIG, FORMAT, LOCK, RESULT, is_locked, read_entries
+from hrnn.tasks import TASKS
+from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, from_json, to_json
+from hrnn.training.entries import CONFIG, LOCK, RESULT, is_locked, read_entries, read_whole
 from hrnn.training.entries import read_result as read_result
 from hrnn.training.files import cannot_write, make_folder, write_whole
+from hrnn.training.formats import RESULT_FORMAT, SECTIONS, sealed
+from hrnn.training.identity import Identity, new_identity
 from hrnn.training.journal import JOURNAL
+from hrnn.training.trust import Trust, own_names
 
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
+IDENTITY = ("id", "data", "modules")
 
 
 def create(folder: Path, config: Config[Any], overwrite: bool) -> None:
     """A new run in this folder; one that is there already is refused, or removed with `overwrite`."""
-    if (folder / CONFIG).exists():
-        if not overwrite:
-            raise UserError(f"{folder} already holds a run; continue it with hrnn resume, or give --overwrite or --run")
-        if is_locked(folder):
-            raise UserError(f"{folder} is being trained by another process; stop it before --overwrite")
-        for name in (RESULT, CHECKPOINTS, TENSORBOARD, JOURNAL, CONFIG):
-            path = folder / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    if (there := (folder / CONFIG).exists()) and not overwrite:
+        raise UserError(f"{folder} already holds a run; continue it with hrnn resume, or give --overwrite or --run")
+    if there and is_locked(folder):
+        raise UserError(f"{folder} is being trained by another process; stop it before --overwrite")
+    identity = new_identity(config)
+    new = not folder.exists()
     make_folder(folder)
-    with locked(folder):
-        write_config(folder, config)
+    try:
+        with locked(folder):
+            # The new configuration comes first: if it cannot be written, the old run is still there.
+            write_config(folder, config, identity)
+            for name in (RESULT, CHECKPOINTS, TENSORBOARD, JOURNAL) if there else ():
+                path = folder / name
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    except UserError:
+        if new:
+            with suppress(OSError):
+                (folder / LOCK).unlink(missing_ok=True)
+                folder.rmdir()
+        raise
 
 
 def begun_here(folder: Path, config: Config[Any]) -> bool:
@@ -49,24 +66,85 @@ def begun_here(folder: Path, config: Config[Any]) -> bool:
     return began == launcher() and read_entries(folder) == to_json(config)
 
 
-def write_config(folder: Path, config: Config[Any]) -> None:
-    entries = {"format": FORMAT, "version": hrnn.__version__, **to_json(config)}
-    write_whole(folder / CONFIG, json.dumps(entries, indent=2).encode() + b"\n")
+def entries_of(config: Config[Any], identity: Identity) -> dict[str, Any]:
+    """What config.json holds, and every checkpoint of the run."""
+    return {name: getattr(identity, name) for name in IDENTITY} | to_json(config)
 
 
-def extend(folder: Path, config: Config[Any]) -> None:
-    """The run goes on with another budget; a result that it has is no longer final."""
-    with locked(folder):
-        write_config(folder, settled(config))
-        (folder / RESULT).unlink(missing_ok=True)
+def write_config(folder: Path, config: Config[Any], identity: Identity) -> None:
+    write_whole(folder / CONFIG, json.dumps(sealed(entries_of(config, identity)), indent=2).encode() + b"\n")
 
 
-def read_config(folder: Path) -> Config[Any]:
-    entries = read_entries(folder)
+def read_run(folder: Path) -> tuple[dict[str, Any], Identity]:
+    """The options of a run and what it is made of, as the run wrote them; no code of it is imported."""
+    path = folder / CONFIG
+    entries = read_whole(folder)
+    try:
+        options = {name: dict(entries[name]) for name in SECTIONS}
+        _check_complete(options, path)
+        identity = Identity(**{name: entries[name] for name in IDENTITY})
+        if not isinstance(identity.id, str) or not isinstance(identity.modules, dict):
+            raise TypeError("it has no id")
+        for name, file in (identity.data or {}).items():
+            if not isinstance(file["size"], int) or not isinstance(file["sha256"], str):
+                raise TypeError(f"the checksum of {name} is none")
+    except UserError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path} does not describe a run ({type(error).__name__}: {str(error)[:200]})") from None
+    return options, identity
+
+
+def _check_complete(options: dict[str, dict[str, Any]], path: Path) -> None:
+    """Every option of a built-in section must be there: one that is not would take today's default."""
+    kinds: dict[str, type] = {"model": Model, "learning": Learning, "budget": Budget, "upkeep": Upkeep}
+    task = options["task"].get("name")
+    if isinstance(task, str) and task in TASKS:
+        kinds["task"] = TASKS[task]
+    for name, kind in kinds.items():
+        known = {field.name for field in dataclasses.fields(kind) if field.init}
+        given = set(options[name]) - ({"name"} if name == "task" else set())
+        if missing := sorted(known - given):
+            raise UserError(f"{path} has no {name}.{missing[0]}; it does not describe a run that this version knows")
+        if strange := sorted(map(str, given - known)):
+            raise UserError(f"{path} has {name}.{strange[0][:60]}, which this version (hrnn {hrnn.__version__}) does not know")
+
+
+def read_config(folder: Path, trust: Trust | None = None) -> Config[Any]:
+    """The options of a run. A task or a cell of its own is imported only if the user trusts it; by default not."""
+    entries, identity = read_run(folder)
+    (trust or Trust()).load(folder, entries, identity.modules)
     try:
         return from_json(entries)
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{folder / CONFIG} does not describe a run ({type(error).__name__}: {error})") from None
+    except UserError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{folder / CONFIG} does not describe a run ({type(error).__name__}: {str(error)[:200]})") from None
+
+
+def resume_command(folder: Path) -> str:
+    """What to type to go on with a run."""
+    try:
+        own = own_names(read_entries(folder))
+    except UserError:
+        own = {}
+    return " ".join([f"hrnn resume {folder}", *(f"--{option} {name}" for option, name in own.items())])
+
+
+def check_still_there(folder: Path, run: str) -> None:
+    """Does the folder still hold the run that is being trained? Somebody may have removed or replaced it."""
+    try:
+        entries = json.loads((folder / CONFIG).read_bytes())
+    except FileNotFoundError:
+        raise LostError(f"{folder} was removed while its run was being trained; nothing is left of it") from None
+    except (OSError, ValueError):
+        return  # not for now: it may be back at the next checkpoint
+    if isinstance(entries, dict) and entries.get("format") != 1 and entries.get("id") != run:
+        raise LostError(f"{folder} now holds another run than the one that was being trained; this one ends here")
+
+
+def write_result(folder: Path, result: dict[str, Any]) -> None:
+    write_whole(folder / RESULT, json.dumps({"format": RESULT_FORMAT, **result}, indent=2).encode() + b"\n")
 
 
 @contextmanager
@@ -81,7 +159,12 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UserError(f"{folder} is being trained by another process; wait for it, or stop it") from None
-        file.truncate(0)
-        file.write(f"{os.getpid()} {launcher()}\n")
-        file.flush()
+        try:
+            file.truncate(0)
+            file.write(f"{os.getpid()} {launcher()}\n")
+            file.flush()
+        except OSError as error:
+            with suppress(OSError):
+                file.close()  # or it would try to write the same again
+            raise cannot_write(folder / LOCK, error) from None
         yield

@@ -13,23 +13,42 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.errors import UserError
-from hrnn.training.files import Growing, make_folder
+from hrnn.training.files import Growing, cannot_write, make_folder
 
 JOURNAL = "journal.jsonl"
 EVENTS = "tensorboard/events.out.tfevents.hrnn"
 
 
 class Journal:
-    """Open files of a run, cut to the lengths that a checkpoint noted. Without a folder, nothing is written."""
+    """Open files of a run, cut to the lengths that a checkpoint noted. Without a folder, nothing is written.
+
+    A file that is shorter, or gone, goes on with what there is of it; `warnings` say so.
+    """
 
     def __init__(self, folder: Path | None, tensorboard: bool = False, lengths: dict[str, int] | None = None):
         lengths = lengths or {}
         self._lines: Growing | None = None
         self._events: Events | None = None
+        self.warnings: list[str] = []
         if folder is None:
             return
-        self._lines = Growing(folder / JOURNAL, lengths.get(JOURNAL, 0))
-        self._events = Events(folder / EVENTS, lengths.get(EVENTS, 0)) if tensorboard else None
+        self._lines = Growing(folder / JOURNAL, self._kept(folder / JOURNAL, lengths.get(JOURNAL, 0)))
+        if tensorboard:
+            self._events = Events(folder / EVENTS, self._kept(folder / EVENTS, lengths.get(EVENTS, 0), lines=False))
+
+    def _kept(self, path: Path, noted: int, *, lines: bool = True) -> int:
+        """How much of a file to keep: as much as was noted, or if there is less, what is whole of it."""
+        try:
+            content = path.read_bytes() if path.exists() and path.stat().st_size < noted else None
+        except OSError as error:
+            raise cannot_write(path, error) from None
+        if content is None and (path.exists() or not noted):
+            return noted
+        kept = (content or b"").rfind(b"\n") + 1 if lines else 0
+        there = "is gone" if content is None else f"has {len(content)} bytes"
+        what = f"keeps {kept} of them" if kept else "starts anew"
+        self.warnings.append(f"{path} {there}, and the checkpoint was written when it had {noted}; it {what}")
+        return kept
 
     def record(self, record: dict[str, Any]) -> None:
         """One line. NaN and infinity are no JSON and become null."""

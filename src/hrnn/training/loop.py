@@ -20,7 +20,8 @@ from hrnn.state import State
 from hrnn.tasks import Batch, Window
 from hrnn.training.config import Config, from_json, reading, settled, to_json
 from hrnn.training.evaluation import FROZEN, Tally, evaluate, score, sums_of, task_gives_boundaries, values_of
-from hrnn.training.files import write_whole
+from hrnn.training.files import remove_partial
+from hrnn.training.opening import open_run, settle
 from hrnn.training.optimizer import learning_rate
 from hrnn.training.progress import Progress
 from hrnn.training.run import Run
@@ -72,17 +73,17 @@ def train(
     group: Group = ALONE,
     minutes: float | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Outcome:
     """Begin or continue the run of a folder. The time limit is no part of the run: it only stops it for now.
 
-    config: what the folder holds, where the caller has it already, with its data
-    group:  the processes that train it together; only the first one needs the folder
+    config:  what the folder holds, where the caller has it already, with its data
+    group:   the processes that train it together; only the first one needs the folder
+    options: trust, budget and accept_changed_data, as `open_run` has them
     """
     progress, reason = progress or Progress(), None
     with folders.locked(folder) if group.first else nullcontext(), Stop(minutes, launched()) as stop:
-        config = config or read_config(folder, group)
-        require_room(config, group)
-        run = Run(config, folder, group)
+        run = begin(folder, config, group, options)
         with progress.following(run):
             while not run.over:
                 *reasons, due = group.any(stop.interrupted, stop.terminated, stop.late, run.checkpoint_due)
@@ -107,12 +108,35 @@ def train(
         return Outcome(reason, result)
 
 
-def read_config(folder: Path, group: Group) -> Config[Any]:
-    """What the run's folder holds, read by the first process for all."""
-    if group.size == 1:
-        return folders.read_config(folder)
-    content = json.dumps(to_json(folders.read_config(folder))).encode() if group.first else None
-    return from_json(json.loads(group.spread(content)))
+def begin(folder: Path, config: Config[Any] | None, group: Group, options: dict[str, Any]) -> Run:
+    """The run, where its newest checkpoint was; nothing is written before all of it has been read and fits."""
+    known = config
+    opened = open_run(folder, config=config, **options) if group.first else None
+    if opened is not None:
+        config = opened.config
+        if opened.extended:
+            check(config, group)
+    if known is None and group.size > 1:
+        content = group.spread(json.dumps(to_json(config)).encode() if config is not None else None)
+        config = config or from_json(json.loads(content))
+    assert config is not None
+    require_room(config, group)
+    run = Run(config, folder, group, opened.identity if opened else None)
+    records = opened.records if opened is not None else []
+    if opened is not None:
+        run.warnings += opened.warnings
+        for place in (folder, folder / folders.CHECKPOINTS):
+            remove_partial(place)
+        if not records:
+            settle(folder, opened)
+    run.open_journal()
+    for record in records:
+        run.journal.record({**record, "update": run.position.updates})
+    if records or not run.resumed:
+        run.save()  # so that it is known from now on; and before the first update: a run always has a checkpoint
+    if opened is not None and records:  # last, or a crash in between would have let them be forgotten
+        settle(folder, opened)
+    return run
 
 
 def learn(run: Run, batch: Batch) -> Tally:
@@ -269,5 +293,5 @@ def finish(run: Run) -> dict[str, Any]:
     run.journal.record({"kind": "end", "update": position.updates, **{k: v for k, v in result.items() if k != "test"}})
     run.journal.settle()
     if run.group.first:
-        write_whole(run.folder / folders.RESULT, json.dumps(result, indent=2).encode() + b"\n")
+        folders.write_result(run.folder, result)
     return result

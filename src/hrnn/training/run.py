@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,16 @@ import hrnn.training.network as networks
 from hrnn.distributed import ALONE, Group
 from hrnn.errors import DivergedError, UserError
 from hrnn.state import State
-from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf, flatten_optimizer, pack, read, restore_optimizer, unpack
+from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf, flatten_optimizer, pack, restore_optimizer, unpack
 from hrnn.training.config import Config, reading
 from hrnn.training.evaluation import FROZEN, Tally
-from hrnn.training.folder import CHECKPOINTS
-from hrnn.training.journal import Journal
+from hrnn.training.folder import CHECKPOINTS, check_still_there, entries_of
+from hrnn.training.formats import BEGUN_BY_1
+from hrnn.training.identity import Identity
+from hrnn.training.journal import JOURNAL, Journal
 from hrnn.training.optimizer import make_optimizer, make_updates
+
+REMEDY = "put back copies of its files, or begin again with hrnn train --overwrite"
 
 
 @dataclass
@@ -38,11 +44,15 @@ class Position:
 
 
 class Run:
-    """The moving parts of a run. Made from its configuration; `restore` then puts it where a checkpoint was."""
+    """The moving parts of a run. Made from its configuration, and put where its newest checkpoint was; nothing is written
+    before `open_journal`.
 
-    def __init__(self, config: Config[Any], folder: Path, group: Group = ALONE):
+    identity: of the run in the folder; without one, checkpoints are of no run in particular
+    """
+
+    def __init__(self, config: Config[Any], folder: Path, group: Group = ALONE, identity: Identity | None = None):
         torch.set_num_threads(config.upkeep.threads)  # whatever started the process has set
-        self.config, self.folder, self.group = config, folder, group
+        self.config, self.folder, self.group, self.identity = config, folder, group, identity
         self.task = config.task
         self.reading = reading(config, networks.unrolled(config), group)
         self.network = networks.build(config)
@@ -57,29 +67,58 @@ class Run:
         self.position = Position()
         self.latest: dict[str, Any] = {}  # what the last record of the journal reported
         self.per_epoch = self.task.batches_per_epoch(self.reading)
-        self.shelf = Shelf(folder / CHECKPOINTS, config.upkeep.checkpoints)
+        self.entries = None if identity is None else entries_of(config, identity)
+        run = None if identity is None else identity.id
+        self.shelf = Shelf(folder / CHECKPOINTS, config.upkeep.checkpoints, run, self.entries)
         self.warnings = list(networks.narrow_levels(config))
         self.since_checkpoint = time.monotonic()
         self._clocks = self.since_checkpoint, time.process_time()
-        self.journal = self._continue()
+        self.journal = Journal(None)
+        self._damaged: list[int] = []
+        self._lengths: dict[str, int] | None = None  # of the journal's files, as the checkpoint noted them
+        self.resumed = self._continue()
 
-    def _continue(self) -> Journal:
-        """Go to the newest checkpoint, if there is one; the journal is cut to what had been written by then."""
-        found, lengths = None, None
+    def _continue(self) -> bool:
+        """Go to the newest checkpoint, if there is one."""
+        found = None
         complaints: list[str] = []
         if self.group.first and self.shelf.updates():
             try:
                 found, complaints = self.shelf.newest()
             except DamagedError as error:
-                raise UserError(f"no checkpoint of {self.folder} can be read: {error}") from None
+                raise UserError(f"no checkpoint of {self.folder} can be read: {error}; {REMEDY}") from None
+        elif self.group.first:
+            self._refuse_without_checkpoint()
         checkpoint = self._spread(found)
-        if checkpoint is not None:
-            self.restore(checkpoint)
-            lengths = checkpoint.facts["journal"]
-            self.warnings += [f"{one}; continuing from update {self.position.updates}" for one in complaints]
-            if (written := checkpoint.facts["torch"]) != torch.__version__:
-                self.warnings.append(f"started with torch {written}, this is {torch.__version__}: last bits may differ")
-        return Journal(self.folder, self.config.upkeep.tensorboard, lengths) if self.group.first else Journal(None)
+        if checkpoint is None:
+            return False
+        self.restore(checkpoint)
+        self._lengths = checkpoint.facts["journal"]
+        self._damaged = [update for update in self.shelf.updates() if update > self.position.updates]
+        self.warnings += [f"{one}; continuing from update {self.position.updates}" for one in complaints]
+        if (written := checkpoint.facts["torch"]) != torch.__version__:
+            self.warnings.append(f"started with torch {written}, this is {torch.__version__}: last bits may differ")
+        return True
+
+    def _refuse_without_checkpoint(self) -> None:
+        """A run has its first checkpoint before its first record: where only the checkpoints are gone, beginning again
+        would wipe out what is left. Those of format 1 had none for a while."""
+        aside = sorted(self.shelf.folder.glob("*.damaged"))
+        journal = self.folder / JOURNAL
+        recorded = journal.is_file() and journal.stat().st_size > 0
+        if aside or (recorded and self.identity is not None and not self.identity.id.startswith(BEGUN_BY_1)):
+            only = f"only {aside[-1].name}, which is damaged" if aside else "none, though the run has recorded updates"
+            raise UserError(f"no checkpoint of {self.folder} can be read: there is {only}; {REMEDY}")
+
+    def open_journal(self) -> None:
+        """From now on the run's folder is written to: damaged checkpoints are put aside, and the journal is cut to what
+        had been written when the checkpoint was."""
+        if not self.group.first:
+            return
+        for update in self._damaged:
+            self.shelf.put_aside(update)
+        self.journal = Journal(self.folder, self.config.upkeep.tensorboard, self._lengths)
+        self.warnings += self.journal.warnings
 
     def _spread(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
         """What the first process, which alone reads and writes the run's folder, has read."""
@@ -142,6 +181,8 @@ class Run:
         self.since_checkpoint = time.monotonic()
         if not self.group.first:
             return
+        if self.identity is not None:
+            check_still_there(self.folder, self.identity.id)
         optimizers = [flatten_optimizer(optimizer) for optimizer in self.optimizers]
         tensors: dict[str, Tensor] = {
             **_named("network", self.network.state_dict()),
@@ -153,6 +194,8 @@ class Run:
         }
         pins = self.course.kept | ({self.position.best_at} if self.position.best_at is not None else set())
         facts = {
+            "run": self.identity.id if self.identity else None,
+            "config": self.entries,
             "position": asdict(self.position),
             "course": self.course.state(),
             "optimizers": [numbers for _, numbers in optimizers],
@@ -174,26 +217,52 @@ class Run:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Be where the checkpoint was."""
-        self._restore_weights(checkpoint)
-        state = checkpoint.section("state")
-        self.state = State.from_tensors(state) if state else None
-        if self.state is not None and self.group.size > 1:
-            self.state = self.state.select(torch.tensor(self.reading.rows))
-        self.indices.set_state(checkpoint.tensors["generator.indices"])
-        self.position = Position(**checkpoint.facts["position"])
-        if self.updates is not None and self.position.moves:  # none before the first update
-            self.updates.moves = list(self.position.moves)
-        self.course.load_state(checkpoint.facts["course"])
+        with self._fitting(checkpoint):
+            self._restore_weights(checkpoint)
+            state = checkpoint.section("state")
+            self.state = self._state(state) if state else None
+            self.indices.set_state(checkpoint.tensors["generator.indices"])
+            self.position = position_of(checkpoint.facts["position"])
+            if self.updates is not None and self.position.moves:  # none before the first update
+                self.updates.moves = list(self.position.moves)
+            self.course.load_state(checkpoint.facts["course"])
+
+    @contextmanager
+    def _fitting(self, checkpoint: Checkpoint) -> Iterator[None]:
+        """What is in a checkpoint is checked as it is used: names, shapes and types that are not those of this run."""
+        try:
+            yield
+        except UserError:
+            raise
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+            path = self.shelf.path(checkpoint.facts["position"]["updates"])
+            words = " ".join(str(error).split())[:200]
+            raise UserError(f"{path} does not fit its run ({type(error).__name__}: {words}); {REMEDY}") from None
+
+    def _state(self, tensors: dict[str, Tensor]) -> State:
+        """The carried states of this process's rows, from those of all."""
+        expected = self.network.levels.initial_state(self.reading.batch).tensors()
+        for name in expected.keys() | tensors.keys():
+            first, second = (None if name not in of else (of[name].dtype, tuple(of[name].shape)) for of in (expected, tensors))
+            if first != second:
+                raise ValueError(f"the state's {name} is {second}; expected {first}")
+        state = State.from_tensors(tensors)
+        return state.select(torch.tensor(self.reading.rows)) if self.group.size > 1 else state
 
     def back_to(self, update: int) -> None:
         """Weights and optimizer as they were then; the data, the budget and the journal go on."""
-        self._restore_weights(self.checkpoint_of(update))
+        checkpoint = self.checkpoint_of(update)
+        with self._fitting(checkpoint):
+            self._restore_weights(checkpoint)
 
     def checkpoint_of(self, update: int) -> Checkpoint:
         try:
-            checkpoint = self._spread(read(self.shelf.path(update)) if self.group.first else None)
+            checkpoint = self._spread(self.shelf.get(update) if self.group.first else None)
         except DamagedError as error:
-            raise UserError(str(error)) from None
+            raise UserError(
+                f"{error}, and the run needs it; put back a copy of it. hrnn evaluate {self.folder} --checkpoint last scores "
+                "the weights without it"
+            ) from None
         assert checkpoint is not None
         return checkpoint
 
@@ -215,6 +284,20 @@ class Run:
         """What windows scored before they were learned, since the last record; empty if none was."""
         sums = {n.removeprefix(FROZEN): value for n, value in self.position.since_record.items() if n.startswith(FROZEN)}
         return {f"frozen_{name}": value for name, value in Tally(sums).report(self.task).items()}
+
+
+def position_of(facts: dict[str, Any]) -> Position:
+    """What a checkpoint says of how far its run was, checked."""
+    position = Position(**facts)
+    counts = (position.batches, position.updates, position.without_gain, *position.moves)
+    numbers = (position.seconds, position.cpu_seconds, *position.since_record.values())
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise TypeError(f"counts are {str(counts)[:60]}")
+    if not all(isinstance(number, int | float) for number in numbers):
+        raise TypeError(f"numbers are {str(numbers)[:60]}")
+    if not isinstance(position.best, int | float | None) or not isinstance(position.best_at, int | None):
+        raise TypeError(f"the best is {str(position.best)[:60]} at {str(position.best_at)[:60]}")
+    return position
 
 
 def _of_all_rows(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -6,46 +6,78 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import hrnn.training.folder as folders
 from hrnn.errors import UserError
-from hrnn.training.checkpoint import DamagedError, Shelf, read
+from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf
 from hrnn.training.config import Config
+from hrnn.training.identity import Identity
 from hrnn.training.network import Network, build
+from hrnn.training.trust import Trust
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The configuration of a run, its network with the weights of a checkpoint, and that checkpoint's facts."""
+    """A run's configuration, its network with the weights of a checkpoint, and that checkpoint's update and facts.
+
+    network.levels is the hierarchy, an `hrnn.HRNN`; network.head reads the output of its lowest level.
+    """
 
     config: Config[Any]
     network: Network
     update: int
     facts: dict[str, Any]
+    identity: Identity
 
 
-def load(folder: Path, which: str = "best") -> Trained:
-    """The weights of the best validation ("best", the last ones where there was none), the "last", or of an update."""
-    config = folders.read_config(folder)
-    shelf = Shelf(folder / folders.CHECKPOINTS, config.upkeep.checkpoints)
+def load(
+    folder: str | Path,
+    checkpoint: str | int = "best",
+    *,
+    task: str | None = None,
+    cell: str | None = None,
+    trust: bool = False,
+) -> Trained:
+    """A trained run: its network, in evaluation mode, with the weights of a checkpoint.
+
+    checkpoint: "best" on validation (the last where nothing was validated), "last", or the number of an update
+    task, cell: the run's own task or cell, "module:Name", which is imported then
+    trust:      import whatever the run names; otherwise opening it runs no code of its own
+    """
+    return load_trusting(Path(folder), str(checkpoint), Trust(task, cell, trust))
+
+
+def load_trusting(folder: Path, which: str, trust: Trust) -> Trained:
+    """The same, as the commands have it."""
+    config = folders.read_config(folder, trust)
+    entries, identity = folders.read_run(folder)
+    shelf = Shelf(folder / folders.CHECKPOINTS, config.upkeep.checkpoints, identity.id, entries)
+    update, found = _chosen(folder, shelf, which)
+    network = build(config)
+    try:
+        network.load_state_dict(found.section("network"))
+    except (RuntimeError, TypeError, ValueError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise UserError(f"{shelf.path(update)} does not fit the configuration of {folder} ({words})") from None
+    return Trained(config, network.eval(), update, found.facts, identity)
+
+
+def _chosen(folder: Path, shelf: Shelf, which: str) -> tuple[int, Checkpoint]:
     updates = shelf.updates()
     if not updates:
-        raise UserError(f"{folder} has no checkpoint yet; let it run a little: hrnn resume {folder}")
+        raise UserError(f"{folder} has no checkpoint yet; let it run a little: {folders.resume_command(folder)}")
     try:
         update = updates[-1] if which in ("best", "last") else int(which)
         if update not in updates:
             raise ValueError
     except ValueError:
-        raise UserError(f"--checkpoint is {which!r}; give best, last, or one of {updates}") from None
+        raise UserError(f"--checkpoint is {which[:60]!r}; give best, last, or one of {updates}") from None
     try:
-        checkpoint = read(shelf.path(update))
-        best_at = checkpoint.facts["position"]["best_at"]
+        found = shelf.get(update)
+        best_at = found.facts["position"].get("best_at")
         if which == "best" and best_at is not None:
-            update, checkpoint = best_at, read(shelf.path(best_at))
+            if type(best_at) is not int:
+                raise DamagedError(f"{shelf.path(update)} names {str(best_at)[:60]!r} as the best update")
+            update, found = best_at, shelf.get(best_at)
     except DamagedError as error:
         raise UserError(f"{error}; give another --checkpoint of {updates}") from None
-    torch.set_num_threads(config.upkeep.threads)
-    network = build(config)
-    network.load_state_dict(checkpoint.section("network"))
-    return Trained(config, network.eval(), update, checkpoint.facts)
+    return update, found

@@ -1,0 +1,127 @@
+"""What a run is made of: its own name, the data it learns from, and where the modules that it names were.
+
+All of it is made once, when the run is begun, and stands in config.json; checkpoints carry it, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hrnn.errors import UserError
+from hrnn.tasks import Task, name_of
+from hrnn.training.config import Config
+
+Fingerprint = dict[str, Any]  # of a file: its "size" in bytes and its "sha256"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """
+    id:      of the run, drawn at random
+    data:    every file that the task reads, by its path, with size and checksum; None: not known, in runs of older versions
+    modules: the folder of each module that a task or cell was loaded from, by its name
+    """
+
+    id: str
+    data: dict[str, Fingerprint] | None = None
+    modules: dict[str, str] = field(default_factory=dict)
+
+
+def new_identity(config: Config[Any]) -> Identity:
+    """That of a run which is about to begin; reads the data once."""
+    return Identity(secrets.token_hex(8), data_of(config.task), modules_of(named_modules(config)))
+
+
+def named_modules(config: Config[Any]) -> dict[str, str]:
+    """The user's own task and cell, as module:Name, by the option that names them."""
+    named = {"task": name_of(config.task), "cell": config.model.cell}
+    return {option: name for option, name in named.items() if ":" in name}
+
+
+def modules_of(named: dict[str, str]) -> dict[str, str]:
+    """Where the modules are that were imported under these names."""
+    found = {}
+    for name in named.values():
+        module = name.partition(":")[0]
+        top = sys.modules.get(module.partition(".")[0])
+        if (file := getattr(top, "__file__", None)) is not None:
+            place = Path(file).absolute().parent
+            found[module] = str(place.parent if Path(file).name == "__init__.py" else place)
+    return found
+
+
+def fingerprint(path: Path) -> Fingerprint:
+    """A file's size and checksum; one that this process has read, and nobody has touched since, is not read again."""
+    try:
+        at = path.stat()
+        return dict(_fingerprint(path, at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+@functools.lru_cache(256)
+def _fingerprint(path: Path, *touched: int) -> Fingerprint:
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"size": file.tell(), "sha256": digest}
+
+
+def files_of(task: Task, parts: Sequence[str] | None = None) -> list[Path]:
+    """Every file that the task reads for these parts, once, in a fixed order; by default for all."""
+    parts = ("training", *task.parts()) if parts is None else parts
+    return list(dict.fromkeys(Path(path).absolute() for part in parts for path in task.files(part)))
+
+
+def data_of(task: Task) -> dict[str, Fingerprint]:
+    return {str(path): fingerprint(path) for path in files_of(task)}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How data are not what a run began with. changed: in words, each with its file; moved: same content, by the old path."""
+
+    changed: list[str] = field(default_factory=list)
+    moved: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "; ".join(self.changed[:3]) + (f"; and {len(self.changed) - 3} more" if len(self.changed) > 3 else "")
+
+
+def compare_data(recorded: dict[str, Fingerprint], task: Task, parts: Sequence[str] | None = None) -> Difference:
+    """Hold what the task would read for these parts against what was recorded; by default for all."""
+    now, found = files_of(task), Difference()
+    before = {Path(path): path for path in recorded}
+    if len(now) == len(before) and set(now) != set(before):  # a user has moved them: the order tells which is which
+        before = dict(zip(now, recorded, strict=True))
+    chosen = set(now if parts is None else files_of(task, parts))
+    for path, name in before.items():
+        if path in now and path not in chosen:
+            continue
+        if (words := _difference(path, recorded[name])) is not None:
+            found.changed.append(f"{path} {words}")
+        elif str(path) != name:
+            found.moved[name] = str(path)
+    found.changed.extend(f"{path} is new" for path in now if path in chosen and path not in before)
+    return found
+
+
+def _difference(path: Path, recorded: Fingerprint) -> str | None:
+    """How a file differs from what was recorded, in words."""
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+    if size != recorded["size"]:
+        return f"has {size:,} bytes and had {recorded['size']:,}"
+    return (
+        None
+        if fingerprint(path) == recorded
+        else f"has the same size and other content (sha256 was {recorded['sha256'][:12]}...)"
+    )
