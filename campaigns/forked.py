@@ -11,14 +11,16 @@ import resource
 import select
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 MEMORY = 3 << 30  # bytes that a call may add to what the warm process has mapped
-CPU_SECONDS = 20
+CPU_SECONDS = 30
 WALL_SECONDS = 60.0
+OBEY = 30.0  # seconds in which a call has to end after SIGINT, on a busy machine
 ALLOWED = (0, 1, 2, 130, 143)
 PRELOADED = (
     "torch._dynamo",  # what the first optimizer imports
@@ -34,7 +36,7 @@ PRELOADED = (
 @dataclass(frozen=True)
 class Ended:
     """How a call ended: its exit code (negative: the signal that killed it), what it printed, and whether it had to be
-    stopped: "" , "SIGINT" if it then ended by itself, "hang" if it did not."""
+    stopped: "", "SIGINT" if it was at work and then ended by itself, "idle" if it was not at work, "hang" if it did not end."""
 
     code: int
     out: str
@@ -74,11 +76,12 @@ def call(
     before: Callable[[], object] | None = None,
     patience: float = WALL_SECONDS,
     kill_after: float | None = None,
-    environment: dict[str, str] | None = None,
+    output: str | None = None,
 ) -> Ended:
     """`hrnn ARGUMENTS` in a fork, in a folder. before: what the child does first, as to patch itself. patience: seconds after
-    which it gets a SIGINT, and as long again to obey. kill_after: seconds after which it gets a SIGKILL."""
-    return finish(begin(arguments, folder, before=before, environment=environment), patience, kill_after)
+    which it gets a SIGINT, and then some to obey. kill_after: seconds after which it gets a SIGKILL. output: where standard
+    output goes, a path or "closed" for a pipe that nobody reads."""
+    return finish(begin(arguments, folder, before=before, output=output), patience, kill_after)
 
 
 def begin(
@@ -87,12 +90,13 @@ def begin(
     *,
     before: Callable[[], object] | None = None,
     environment: dict[str, str] | None = None,
+    output: str | None = None,
 ) -> tuple[int, int, int]:
     """Start a call; returns its process and the files of what it prints."""
     out, err = os.memfd_create("out"), os.memfd_create("err")
     pid = os.fork()
     if not pid:
-        become(arguments, folder, out, err, before, environment or {})
+        become(arguments, folder, redirected(output) or out, err, before, environment or {})
     return pid, out, err
 
 
@@ -106,9 +110,9 @@ def finish(child: tuple[int, int, int], patience: float = WALL_SECONDS, kill_aft
             if not ended(watch, kill_after):
                 os.kill(pid, signal.SIGKILL)
         elif not ended(watch, patience):
-            stopped = "SIGINT"
+            stopped = "idle" if asleep(pid) else "SIGINT"
             os.kill(pid, signal.SIGINT)
-            if not ended(watch, patience):
+            if not ended(watch, OBEY):
                 stopped = "hang"
                 os.kill(pid, signal.SIGKILL)
     finally:
@@ -121,6 +125,25 @@ def finish(child: tuple[int, int, int], patience: float = WALL_SECONDS, kill_aft
 
 def ended(watch: int, seconds: float) -> bool:
     return bool(select.select([watch], [], [], seconds)[0])
+
+
+def asleep(pid: int) -> bool:
+    """Does the process wait for something that will not come? One that has children may wait for these."""
+    for _ in range(5):
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if state not in "SD" or Path(f"/proc/{pid}/task/{pid}/children").read_text():
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def redirected(output: str | None) -> int | None:
+    """A file for standard output."""
+    if output == "closed":
+        reader, writer = os.pipe()
+        os.close(reader)
+        return writer
+    return os.open(output, os.O_WRONLY) if output else None
 
 
 def content(file: int) -> str:
@@ -147,10 +170,8 @@ def become(
         os.dup2(out, 1)
         os.dup2(err, 2)
         # The parent's may be what a test captures; these are what the interpreter would have opened.
-        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), write_through=True, encoding="utf-8")
-        sys.stderr = io.TextIOWrapper(
-            io.FileIO(2, "w", closefd=False), write_through=True, encoding="utf-8", errors="backslashreplace"
-        )
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  as long as the process
+        sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         limits()
         os.chdir(folder)
         os.environ.update(environment)

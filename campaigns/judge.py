@@ -17,6 +17,8 @@ def complaint(ended: Ended) -> str | None:
     """What is wrong with the way in which a call ended, without the numbers and names that differ from call to call."""
     if ended.stopped == "hang":
         return "a hang: no answer to SIGINT"
+    if ended.stopped == "idle":
+        return "a hang: waits for something that does not come"
     if ended.code < 0:
         return f"killed by {signal.Signals(-ended.code).name}"
     if "Traceback (most recent call last)" in ended.said:

@@ -59,6 +59,9 @@ class End:
 
     @staticmethod
     def of(run: Path) -> End:
+        for path in run.rglob("*"):
+            if not (path.is_file() or path.is_dir()):  # a pipe would keep a reader waiting
+                raise OSError(f"{path} is no file")
         last = read(max((run / "checkpoints").glob("*.safetensors")))
         best_at = last.facts["position"]["best_at"]
         best = last if best_at is None else read(run / "checkpoints" / f"update-{best_at:09d}.safetensors")
