@@ -7,7 +7,11 @@ INSTALLED := $(VENV)/.installed
 # One thread a process: tests run side by side, and two OpenMP threads on a busy machine can be far slower than one.
 export OMP_NUM_THREADS = 1
 
-.PHONY: test demo bench memory growth million planner trainer scaling clean
+MINUTES ?= 30
+SEED ?= 0
+JOBS ?= 1
+
+.PHONY: test demo campaign bench memory growth million planner trainer scaling clean
 
 CONFIG ?=
 RESULTS := benchmarks/results
@@ -25,6 +29,10 @@ test: $(INSTALLED)
 
 demo: $(INSTALLED)
 	$(BIN)/hrnn demo
+
+# Kills, faults of the disk, hostile commands, damaged files, hostile calls, for so long: make campaign MINUTES=30 JOBS=2
+campaign: $(INSTALLED)
+	$(BIN)/python -m campaigns --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS)
 
 # Time and memory side by side with rivals: all configurations, or one: make bench CONFIG=copy
 bench: $(INSTALLED)

@@ -174,7 +174,7 @@ def become(
         sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         limits()
         os.chdir(folder)
-        os.environ.update(environment)
+        os.environ.update({"HRNN_TRACEBACK": "1", **environment})  # what the net of last resort catches shows its place
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if before:

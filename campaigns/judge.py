@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from campaigns.forked import ALLOWED, Ended
 
 LONGEST = 2000  # characters of a sentence that says what was wrong
-NET = "mistake of the program"  # how the net of last resort begins: whatever it catches should have been foreseen
+NET = (
+    "HRNN_TRACEBACK=1 in the environment"  # in what the net of last resort says: whatever it catches should have been foreseen
+)
 
 
 def complaint(ended: Ended) -> str | None:
@@ -21,13 +23,15 @@ def complaint(ended: Ended) -> str | None:
         return "a hang: waits for something that does not come"
     if ended.code < 0:
         return f"killed by {signal.Signals(-ended.code).name}"
-    if "Traceback (most recent call last)" in ended.said:
-        return f"a traceback: {traceback_of(ended.said)}"
+    sentences = [line for line in ended.err.splitlines() if line.startswith("hrnn: ")]
+    traced = "Traceback (most recent call last)" in ended.said
     if NET in ended.said:
-        return f"the net of last resort: {general(line_with(ended.said, NET))}"
+        place = traceback_of(ended.said) if traced else general(line_with(ended.said, NET))
+        return f"the net of last resort: {place}"
+    if traced and not sentences:  # with a sentence it was foreseen, and traced only as campaigns ask for it
+        return f"a traceback: {traceback_of(ended.said)}"
     if ended.code not in ALLOWED:
         return f"exit code {ended.code}"
-    sentences = [line for line in ended.err.splitlines() if line.startswith("hrnn: ")]
     if any(len(sentence) > LONGEST for sentence in sentences):
         return f"a sentence of more than {LONGEST} characters: {general(sentences[0][:80])}"
     if (
@@ -48,9 +52,8 @@ def traceback_of(said: str) -> str:
     places = re.findall(r'File ".*?(\w+/\w+\.py)", line \d+, in (\w+)', said.partition("Traceback (most recent")[2])
     inside = re.findall(r'File ".*?/hrnn/([\w/]+\.py)", line \d+, in (\w+)', said)
     place = (inside or places or [("?", "?")])[-1]
-    lines = [line for line in said.splitlines() if re.match(r"[\w.]+(Error|Exception|Interrupt|Warning|Exit)\b", line)]
-    last = lines[-1].partition("[Errno")[0][:120] if lines else "?"
-    return f"{place[0]} {place[1]}: {general(last)}"
+    kinds = re.findall(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Interrupt|Warning|Exit))\b", said, re.M)
+    return f"{place[0]} {place[1]}: {kinds[-1] if kinds else '?'}"
 
 
 def line_with(said: str, words: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,21 +59,28 @@ class End:
     result: dict[str, Any]
 
     @staticmethod
-    def of(run: Path) -> End:
-        for path in run.rglob("*"):
-            if not (path.is_file() or path.is_dir()):  # a pipe would keep a reader waiting
-                raise OSError(f"{path} is no file")
-        last = read(max((run / "checkpoints").glob("*.safetensors")))
+    def of(run: Path, without: Collection[str] = ()) -> End:
+        """Of a finished run; without some of its records, where they cannot be read."""
+        last = read(newest_checkpoint(run))
         best_at = last.facts["position"]["best_at"]
         best = last if best_at is None else read(run / "checkpoints" / f"update-{best_at:09d}.safetensors")
-        result = json.loads((run / "result.json").read_text())
-        return End(last, best, journal(run), events(run), without_times(result))
+        return End(
+            last,
+            best,
+            [] if "journal" in without else journal(run),
+            [] if "events" in without else events(run),
+            {} if "result" in without else without_times(json.loads((run / "result.json").read_text())),
+        )
 
     def differences(self, other: End) -> list[str]:
         """What differs from the other, by name; none if they are the same to the last bit."""
         found = [f"{name} weights" for name in ("last", "best") if not same(getattr(self, name), getattr(other, name))]
         found += [name for name in ("journal", "events", "result") if getattr(self, name) != getattr(other, name)]
         return found
+
+
+def newest_checkpoint(run: Path) -> Path:
+    return max(path for path in run.glob("checkpoints/*.safetensors") if path.is_file())
 
 
 def same(one: Checkpoint, other: Checkpoint) -> bool:
