@@ -39,7 +39,7 @@ def configurations() -> dict[str, Config]:
     }
     path = text_source()[1]
     if path is not None:
-        found["Penn TreeBank, paper"] = Config(Text(data=(path.parent,)), Model(), Learning(), ENDLESS)
+        found["Penn TreeBank, paper"] = Config(Text(data=(path.parent,), unknown=False), Model(), Learning(), ENDLESS)
     return found
 
 

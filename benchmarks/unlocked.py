@@ -85,7 +85,7 @@ def config(task: str, row: Row, rate: float, seed: int, data: Path) -> Config[An
         kind, batch, budget = Copy(start=5, step=5, until=TARGET), 50, Budget(sequences=200_000)
         shape: dict[str, Any] = {"periods": (5,), "window": 60, "betas": (1.0,)}
     elif task == "text":
-        kind, batch, sizes = Text(data=(data / "ptb",), boundaries=()), 50, (64, 128)
+        kind, batch, sizes = Text(data=(data / "ptb",), boundaries=(), unknown=False), 50, (64, 128)
         window = paper_count((10,), 500) if row.model == "mr-hrnn" else 500
         budget = Budget(sequences=160 * 50 * 500 // window, validate_every=20 * 500 // window)  # equal characters
         shape = {"periods": (10,), "window": 500, "betas": (0.1,)}

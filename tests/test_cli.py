@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from hrnn.cli import COMMANDS, main
-from tests.tiny import SENTENCE, TINY, write_mnist, write_text
+from tests.tiny import SENTENCE, TINY, literal_boundaries, write_mnist, write_text
 
 
 def hrnn(capsys, *arguments):
@@ -109,14 +109,25 @@ def test_sampling_continues_a_prompt(text_run, capsys):
 
 
 def test_a_sampled_text_has_the_boundaries_it_would_have_in_training():
-    from hrnn.tasks.corpus import boundaries_of, compiled
+    from hrnn.tasks.boundaries import compiled
     from hrnn.training.sampling import Boundaries
 
     text = "a  b. c\n\nd e.\nf"
     for names in (["word"], ["word", "line"], [r"\s+"], [r"\b", "sentence"]):
-        whole = boundaries_of(text, compiled(names))
+        whole = literal_boundaries(text, names)
         growing = Boundaries(compiled(names))
         assert [growing.read(character) for character in text] == whole[:-1].tolist()
+
+
+def test_a_boundary_that_the_text_never_has_is_warned_about_and_unknown_characters_can_be_a_prompt(tmp_path, capsys):
+    text, run = write_text(tmp_path / "text.txt"), tmp_path / "run"
+    options = ("--data", text, "--window", 10, "--updates", 1, "--boundaries", "wrod", "--run", run)
+    code, _, err = hrnn(capsys, "train", "text", *TINY, *options)
+    assert code == 0
+    assert "'wrod' is found nowhere in the training text, so level 1 never ticks; did you mean word?" in " ".join(err.split())
+    code, out, _ = hrnn(capsys, "sample", run, "--prompt", "the ÖX", "--length", 200, "--temperature", 9, "--json")
+    assert code == 0
+    assert set(json.loads(out)["text"]) <= set(SENTENCE)
 
 
 def test_evaluation_on_other_data(tmp_path, capsys, text_run):
@@ -128,9 +139,11 @@ def test_evaluation_on_other_data(tmp_path, capsys, text_run):
     (tmp_path / "text.txt").unlink()  # what is evaluated needs no training text
     assert hrnn(capsys, "evaluate", text_run, "--data", other, "--json")[1] == out
     other.write_text("THE DOG\n" * 5)
-    code, _, err = hrnn(capsys, "evaluate", text_run, "--data", other)
-    assert code == 2
-    assert "that the training text never had" in err
+    code, out, _ = hrnn(capsys, "evaluate", text_run, "--data", other, "--json")
+    assert code == 0
+    assert json.loads(out)["unknown"] == 5 * len("THEDOG") - 1  # the first character is no target
+    code, out, _ = hrnn(capsys, "evaluate", text_run, "--data", other)
+    assert "unknown 29\n" in out
 
 
 def test_evaluation_of_validation_and_of_a_named_checkpoint(tmp_path, capsys):

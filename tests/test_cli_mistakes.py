@@ -93,7 +93,7 @@ def test_texts_that_are_empty_too_short_or_strange(capsys, tmp_path):
     text.write_text("too short a text")
     assert "fewer than one window of 20 for each of 10 rows; give a smaller --batch or --window" in complaint(capsys, *train)
     text.write_text("abc " * 500 + "é " * 100)
-    assert "1 character(s) that the training text never had ('é')" in complaint(capsys, *train)
+    assert "1 character(s) that the training text never had ('é')" in complaint(capsys, *train, "--no-unknown")
     text.write_bytes(b"\xff" * 1000)
     assert "is not UTF-8 (byte 0); use --symbols bytes" in complaint(capsys, *train)
     assert "--boundaries '(' is no regular expression" in complaint(capsys, *train, "--boundaries", "(")

@@ -40,7 +40,20 @@ ORDER = [
 ]
 INSIDE = {
     "cells": ["contract", "builtin", "block", "gru", "lstm", "rnn", "exchange", "__init__"],
-    "tasks": ["contract", "draws", "curriculum", "copy", "needle", "idx", "pixels", "corpus", "text", "__init__"],
+    "tasks": [
+        "contract",
+        "draws",
+        "curriculum",
+        "copy",
+        "needle",
+        "idx",
+        "pixels",
+        "corpus",
+        "boundaries",
+        "streams",
+        "text",
+        "__init__",
+    ],
     "training": [
         *(
             "compare",

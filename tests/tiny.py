@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from hrnn.tasks.boundaries import BOUNDARIES
 
 TINY = ("--hidden-sizes", "8", "8", "--batch", "10", "--no-tensorboard")
 SENTENCE = "the quick brown fox jumps over the lazy dog\n"
@@ -37,6 +41,14 @@ def write_mnist(folder: Path, training: int = 240, test: int = 60, *, packed: bo
 def write_text(path: Path, copies: int = 60) -> Path:
     path.write_text(SENTENCE * copies)
     return path
+
+
+def literal_boundaries(text: str, names: Sequence[str]) -> np.ndarray:
+    """Where segments begin, bool (characters + 1, levels), as the definition has it: after each match in the whole text."""
+    starts = np.zeros((len(text) + 1, len(names)), bool)
+    for level, name in enumerate(names):
+        starts[[match.end() for match in re.finditer(BOUNDARIES.get(name, name), text)], level] = True
+    return np.logical_or.accumulate(starts[:, ::-1], axis=1)[:, ::-1]
 
 
 def real_data(name: str) -> Path:

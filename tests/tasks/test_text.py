@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from hrnn.errors import UserError
 from hrnn.tasks import Reading, Text, corpus
-from hrnn.tasks.text import lay_out
-from tests.tiny import SENTENCE, real_data, write_text
+from hrnn.tasks.streams import Part
+from hrnn.tasks.text import EVERY_BYTE
+from tests.tiny import SENTENCE, literal_boundaries, real_data, write_text
 
 READING = Reading(seed=0, batch=4, window=10)
 
@@ -61,21 +62,97 @@ def test_a_third_level_ticks_with_lines_and_every_line_begins_a_word(tmp_path):
     assert boundaries[:, 0, 1].nonzero()[:, 0].tolist() == [6, 13]
 
 
-@given(st.text(alphabet="ab. \n", max_size=60), st.sampled_from([r"\s+", r"[.]", r"\b", "b(?=a)"]))
-def test_levels_are_nested_whatever_the_expressions(text, expression):
-    starts = corpus.boundaries_of(text, corpus.compiled(("word", expression)))
-    assert starts.shape == (len(text) + 1, 2)
-    assert not (starts[:, 1] & ~starts[:, 0]).any()
-    assert set(np.flatnonzero(starts[:, 1])) == {match.end() for match in re.finditer(expression, text)}
+def literal_windows(text, vocabulary, names, rows, window, *, whole):
+    """The windows of a text laid out as rows, from whole arrays: x, y, mask, boundaries."""
+    codes = np.array([vocabulary.index(character) for character in text])
+    targets = len(codes) - 1
+    steps = -(-targets // rows) if whole else targets // rows
+    padding = max(0, steps * rows + 1 - len(codes))
+    codes = np.pad(codes, (0, padding))
+    starts = np.pad(literal_boundaries(text, names), ((0, padding), (0, 0)))
+    place = np.arange(steps)[:, None] + np.arange(rows) * steps
+    starts = starts[np.vstack([place, place[-1:] + 1])]
+    mask = place < targets if padding else None
+    for first in range(0, steps, window):
+        now = slice(first, min(first + window, steps))
+        boundaries = starts[now.start : now.stop + 1]
+        boundaries = None if not names else boundaries[..., 0] if len(names) == 1 else boundaries
+        yield codes[place[now]], codes[place[now] + 1], None if mask is None else mask[now], boundaries
+
+
+EXPRESSIONS = [
+    "word",
+    "line",
+    "sentence",
+    r"\s+",
+    r"\b",
+    "b(?=a)",
+    "(?<=a)b",
+    r"\s",
+    "[.!?]",
+    "[^a-z]",
+    r"[\]a]",
+    "[]a]",
+    "a",
+    "^a",
+    "$",
+]
+TEXTS = st.text(alphabet="ab.! \n\x1c\x85\xa0]é“\u2003😀", min_size=1, max_size=90)
+
+
+@given(TEXTS, st.lists(st.sampled_from(EXPRESSIONS), max_size=2), st.sampled_from(["characters", "bytes"]), st.booleans())
+def test_a_text_in_blocks_is_the_text_as_a_whole(tmp_path_factory, text, names, symbols, packed):
+    """Whatever the sizes of blocks, pieces, rows and windows, and whatever matches across their borders."""
+    path = tmp_path_factory.mktemp("text") / "text"
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    text = text if symbols == "characters" else text.encode().decode("latin-1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "BLOCK", 5)
+        patch.setattr(corpus, "PIECE", 12)
+        task = Text((path,), held_out=0.2, symbols=symbols, boundaries=tuple(names), unknown=False).settled()
+        held_out = int(0.2 * len(text))
+        training, test = text[: len(text) - 2 * held_out], text[len(text) - held_out :]
+        vocabulary = "".join(sorted(set(training))) if symbols == "characters" else EVERY_BYTE
+        assert task.vocabulary == vocabulary
+        for rows, window in ((1, 100), (3, 4)):
+            reading = Reading(0, rows, window)
+            if len(training) - 1 >= rows * window:
+                expected = list(literal_windows(training, vocabulary, names, rows, window, whole=False))
+                assert task.batches_per_epoch(reading) == len(expected)
+                same([task.batch(index, reading) for index in range(len(expected))], expected)
+            if len(test) > 1 and set(test) <= set(vocabulary):
+                rows = max(1, min(rows, (len(test) - 1) // window))
+                expected = literal_windows(test, vocabulary, names, rows, window, whole=True)
+                same(task.evaluation("test", reading), list(expected))
+
+
+def same(batches, expected):
+    for batch, values in zip(batches, expected, strict=True):
+        (window,) = batch.windows
+        for got, value in zip((window.x, window.y, window.mask, window.boundaries), values, strict=True):
+            assert (got is None) == (value is None)
+            assert value is None or (got.shape == value.shape and (got.numpy() == value).all())
+            assert value is None or got.dtype == (torch.bool if value.dtype == bool else torch.int64)
+
+
+@pytest.mark.parametrize("kinds", [100, 300, 70_000])
+def test_codes_are_as_narrow_as_the_vocabulary_allows(tmp_path, kinds):
+    text = "".join(map(chr, [*range(32, 0xD000), *range(0xE000, 0x1E000)][:kinds])) * 2
+    (tmp_path / "a.txt").write_text(text, newline="")
+    task = Text((tmp_path / "a.txt",), validation=tmp_path / "a.txt", test=tmp_path / "a.txt").settled()
+    assert len(task.vocabulary) == kinds
+    (window,) = task.batch(0, Reading(0, 1, 2 * kinds - 1)).windows
+    assert "".join(task.vocabulary[code] for code in window.x[:, 0]) == text[:-1]
+    assert task._part("training").codes.itemsize == {100: 1, 300: 2, 70_000: 4}[kinds]
 
 
 @given(st.integers(2, 60), st.integers(1, 7))
 def test_evaluation_counts_every_character_once(characters, rows):
-    codes = np.arange(characters, dtype=np.int32)
-    streams = lay_out(codes, np.zeros((characters + 1, 1), bool), rows, whole=True)
-    mask = np.ones(streams.y.shape, bool) if streams.mask is None else streams.mask
-    assert sorted(streams.y[mask].tolist()) == list(range(1, characters))
-    assert (streams.y[mask] == streams.x[mask] + 1).all()
+    streams = Part(np.arange(characters, dtype=np.uint8), [], {}).rows(rows, whole=True)
+    window = streams.window(0, streams.steps)
+    mask = torch.ones(window.y.shape, dtype=torch.bool) if window.mask is None else window.mask
+    assert sorted(window.y[mask].tolist()) == list(range(1, characters))
+    assert (window.y[mask] == window.x[mask] + 1).all()
 
 
 def test_rows_of_a_process_are_those_of_the_whole_batch(task):
@@ -89,10 +166,23 @@ def test_bytes_and_characters(tmp_path):
     path.write_bytes(gzip.compress(("naïve café\n" * 50).encode()))
     characters, raw = (Text(data=(path,), symbols=symbols).settled() for symbols in ("characters", "bytes"))
     assert characters.vocabulary == "".join(sorted(set("naïve café\n")))
-    assert raw.vocabulary == "".join(sorted({chr(byte) for byte in "naïve café\n".encode()}))
+    assert raw.vocabulary == "".join(map(chr, range(256)))  # whatever the training text has
+    assert (raw.outputs, raw.inputs.count, characters.outputs) == (256, 256, len(characters.vocabulary) + 1)
     path.write_bytes(b"\xff\xfe bad" * 100)
     with pytest.raises(UserError, match=r"not UTF-8 .*--symbols bytes"):
         Text(data=(path,)).settled()
+
+
+def test_a_fault_in_utf8_is_named_by_its_place_in_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "BLOCK", 4)
+    for content, place in ((b"abcdefg\xc3\xa9\xc3(", 9), (b"abc\xe2\x82", 3), (b"abc\xe2\x82(fg", 3), (b"\xff", 0)):
+        (tmp_path / "a.txt").write_bytes(content)
+        with pytest.raises(UserError, match=rf"is not UTF-8 \(byte {place}\)"):
+            Text((tmp_path / "a.txt",)).settled()
+
+
+def text_of(task, part):
+    return "".join(task.vocabulary[code] for code in task._part(part).codes)
 
 
 def test_parts_are_given_or_split_off(tmp_path):
@@ -100,18 +190,59 @@ def test_parts_are_given_or_split_off(tmp_path):
     (tmp_path / "a.txt").write_text(text)
     (tmp_path / "b.txt").write_text("abcxyz")
     task = Text(data=(tmp_path / "a.txt",), held_out=0.1).settled()
-    assert [task._text(part) for part in ("training", "validation", "test")] == [text[:800], text[800:900], text[900:]]
+    assert [text_of(task, part) for part in ("training", "validation", "test")] == [text[:800], text[800:900], text[900:]]
     task = replace(task, validation=tmp_path / "b.txt")
-    assert [task._text(part) for part in ("training", "validation", "test")] == [text[:900], "abcxyz", text[900:]]
-    assert task.elsewhere(tmp_path / "b.txt")._text("test") == "abcxyz"
+    assert [text_of(task, part) for part in ("training", "validation", "test")] == [text[:900], "abcxyz", text[900:]]
+    task = task.elsewhere(tmp_path / "b.txt")  # the same file for two parts
+    assert [text_of(task, part) for part in ("training", "validation", "test")] == [text, "abcxyz", "abcxyz"]
 
 
-def test_characters_that_training_never_had_are_named(tmp_path):
+def test_runs_of_a_process_share_a_text_until_it_changes(tmp_path):
+    path = write_text(tmp_path / "a.txt")
+    first, second, other = Text((path,)).settled(), Text((path,), reach=5).settled(), Text((path,), boundaries=()).settled()
+    assert first._part("training") is second._part("training")
+    assert first._part("training") is not other._part("training")
+    path.write_text(SENTENCE.upper() * 50)
+    assert Text((path,)).settled().vocabulary != first.vocabulary
+
+
+def test_characters_that_training_never_had_are_unknown_symbols(tmp_path):
+    (tmp_path / "a.txt").write_text("abc " * 100)
+    (tmp_path / "b.txt").write_text("abc ö d\n")
+    task = Text(data=(tmp_path / "a.txt",), validation=tmp_path / "b.txt", boundaries=("line",)).settled()
+    assert (task.vocabulary, task.outputs) == (" abc", 5)
+    (batch,) = task.evaluation("validation", READING)
+    (window,) = batch.windows
+    assert window.y[:, 0].tolist() == [2, 3, 0, 4, 0, 4, 4]
+    assert window.boundaries[:, 0].nonzero()[:, 0].tolist() == []  # the last character's is beyond the last step
+    values, metrics = task.loss(torch.zeros(7, 1, 5), window.y)
+    assert metrics["unknown"].sum() == 3
+    assert task.report({"loss": float(values.sum()), "unknown": 3.0}, 7) == {
+        "bits_per_character": pytest.approx(np.log2(5)),
+        "unknown": 3,
+    }
+    assert "unknown" not in task.report({"loss": 1.0, "unknown": 0.0}, 7)
+    assert task.encode("c?a", "the prompt") == [3, 4, 1]
+
+
+def test_without_the_unknown_symbol_characters_that_training_never_had_are_named(tmp_path):
     (tmp_path / "a.txt").write_text("abc " * 100)
     (tmp_path / "b.txt").write_text("abc ö d ö " * 10)
-    task = Text(data=(tmp_path / "a.txt",), validation=tmp_path / "b.txt").settled()
+    task = Text(data=(tmp_path / "a.txt",), validation=tmp_path / "b.txt", unknown=False).settled()
+    assert task.outputs == 4
     with pytest.raises(UserError, match=r"validation text holds 2 character\(s\) .* \('d', 'ö'\), 30 times"):
         next(task.evaluation("validation", READING))
+    with pytest.raises(UserError, match=r"the prompt holds 1 character\(s\)"):
+        task.encode("ab??", "the prompt")
+
+
+@pytest.mark.parametrize(
+    ("boundary", "said"),
+    [("wrod", "level 2 never ticks; did you mean word?"), ("[0-9]", "never ticks"), ("word", None), ("dog", None)],
+)
+def test_a_boundary_that_is_nowhere_is_said(tmp_path, boundary, said):
+    task = Text(data=(write_text(tmp_path / "text.txt"),), boundaries=("word", boundary)).settled()
+    assert [warning.endswith(said or "?") for warning in task.warnings()] == ([True] if said else [])
 
 
 @pytest.mark.parametrize(
@@ -141,6 +272,6 @@ def test_missing_files_and_folders_are_named(tmp_path):
 
 def test_penn_treebank_has_50_symbols_and_its_own_parts():
     task = Text(data=(real_data("ptb"),)).settled()
-    assert len(task.vocabulary) == task.outputs == 50
-    assert [len(task._text(part)) for part in ("training", "validation", "test")] == [5_101_618, 399_782, 449_945]
+    assert (len(task.vocabulary), task.outputs) == (50, 51)
+    assert [len(task._part(part).codes) for part in ("training", "validation", "test")] == [5_101_618, 399_782, 449_945]
     assert task.batches_per_epoch(Reading(0, 100, 50)) == 1021

@@ -276,7 +276,7 @@ def test_the_journal_and_tensorboard_agree(tmp_path):
 def test_bad_data_leave_no_folder_behind(tmp_path):
     (tmp_path / "a.txt").write_text("abc " * 100)
     (tmp_path / "b.txt").write_text("xyz " * 100)
-    task = Text(data=(tmp_path / "a.txt",), test=tmp_path / "b.txt")
+    task = Text(data=(tmp_path / "a.txt",), test=tmp_path / "b.txt", unknown=False)
     with pytest.raises(UserError, match="never had"):
         start(Config(task, Model(hidden_sizes=(8, 8), window=5), Learning(batch=5), Budget(updates=1)), tmp_path / "run")
     assert not (tmp_path / "run").exists()

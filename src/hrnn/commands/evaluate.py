@@ -59,7 +59,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps({"run": str(options.run), "update": trained.update, "part": options.part, **report}))
     else:
-        numbers = ", ".join(f"{name} {value:.4f}" for name, value in report.items())
+        numbers = ", ".join(
+            f"{name} {value:.4f}" if isinstance(value, float) else f"{name} {value}" for name, value in report.items()
+        )
         print(f"{options.run}, update {trained.update}, {options.part}: {numbers}")
     return DONE
 

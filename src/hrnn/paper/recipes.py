@@ -149,14 +149,14 @@ def permuted(recipe: Callable[[Profile], Config[Pixels]]) -> Callable[[Profile],
 def ptb_ours(profile: Profile) -> Config[Text]:
     if profile == "paper":
         return Config(
-            Text(reach=20),
+            Text(reach=20, unknown=False),
             Model("ours", hidden_sizes=(256, 512), periods=(), window=50, betas=(0.1,)),
             Learning(batch=100, learning_rate=1e-3),
             Budget(epochs=100, stop_after=5),
             UPKEEP,
         )
     return Config(
-        Text(reach=20),
+        Text(reach=20, unknown=False),
         Model("ours", hidden_sizes=(128, 256), periods=(), window=50, betas=(0.1,)),
         Learning(batch=100, learning_rate=2e-3),
         Budget(sequences=50_000, validate_every=100),

@@ -170,6 +170,10 @@ class Task(ABC):
         """The same task, its test on other data."""
         raise UserError("this task makes its own data; it cannot be evaluated on others")
 
+    def warnings(self) -> Iterator[str]:
+        """What somebody who begins a run should know about the data, each a sentence."""
+        yield from ()
+
     def report(self, sums: dict[str, float], targets: int) -> dict[str, float]:
         """What to show of summed losses: `sums["loss"]` is the task's loss in nats, the rest what `loss` adds."""
         return {name: value / max(targets, 1) for name, value in sums.items() if name != "loss"}

@@ -1,40 +1,130 @@
-"""Text files -> symbols, vocabulary and boundaries."""
+"""Text files -> characters as small numbers, block by block: no file is ever in memory as a whole, nor as a str."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+import codecs
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hrnn.errors import UserError
-from hrnn.tasks.idx import read_bytes
+from hrnn.tasks.idx import unpacked
 
-# A segment begins after each match. Upper-case letters are rare after a full stop in lower-cased corpora, so a
-# sentence ends with its mark and the white space after it, or with the line.
-BOUNDARIES = {"word": r"[ \n]", "line": r"\n", "sentence": r"[.!?]\s|\n"}
+Codes = NDArray[np.unsignedinteger[Any]]  # as narrow as the largest one allows
+
+BLOCK = 1 << 16  # bytes or characters at a time: what is made of them on the way stays in the cache
+PIECE = 1 << 26  # characters in one array: large enough that freed memory goes back to the system
 PENN_TREEBANK = {"training": "ptb.train.txt", "validation": "ptb.valid.txt", "test": "ptb.test.txt"}
 
 
-def read_text(paths: Iterable[Path], symbols: str) -> str:
-    """The files one after the other. Bytes become the characters 0..255, so that both kinds are a str."""
-    return "".join(_decode(path, symbols) for path in paths)
+class Characters:
+    """The characters of a text, each as the number of its kind. Kinds are numbered as they come, ASCII first.
+
+    kinds: code point of each kind, uint32
+    """
+
+    def __init__(self, symbols: str):
+        self.kinds = np.arange(256 if symbols == "bytes" else 128, dtype=np.uint32)
+        self.length = 0
+        self._pieces: list[Codes] = []
+        self._room = 0  # left in the last piece
+        self._numbers = np.full(0x110000, -1, np.int32) if symbols != "bytes" else None  # kind of each code point
+        if self._numbers is not None:
+            self._numbers[:128] = self.kinds
+
+    def add(self, text: str) -> None:
+        """Append characters of any kind."""
+        points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        assert self._numbers is not None
+        numbers = self._numbers[points]
+        if (new := np.unique(points[numbers < 0])).size:
+            self._numbers[new] = np.arange(len(self.kinds), len(self.kinds) + new.size)
+            self.kinds = np.concatenate([self.kinds, new])
+            numbers = self._numbers[points]
+        self.add_numbers(numbers)
+
+    def add_numbers(self, numbers: NDArray[Any]) -> None:
+        """Append characters whose kinds are known."""
+        dtype = np.min_scalar_type(len(self.kinds) - 1)
+        if not self._pieces or self._room < len(numbers) or self._pieces[-1].dtype != dtype:
+            if self._pieces:
+                self._pieces[-1] = self._pieces[-1][: len(self._pieces[-1]) - self._room]
+            self._room = max(PIECE, len(numbers))
+            self._pieces.append(np.empty(self._room, dtype))
+        first = len(self._pieces[-1]) - self._room
+        self._pieces[-1][first : first + len(numbers)] = numbers
+        self._room -= len(numbers)
+        self.length += len(numbers)
+
+    def blocks(self, first: int, last: int) -> Iterator[Codes]:
+        """The kinds of characters first..last-1, a few at a time."""
+        begin = 0
+        for piece in self._pieces:
+            end = min(begin + len(piece), self.length)
+            for at in range(max(first, begin), min(last, end), BLOCK):
+                yield piece[at - begin : min(at + BLOCK, last, end) - begin]
+            begin = end
+
+    def counts(self, first: int, last: int) -> NDArray[np.int64]:
+        """How often each kind occurs among characters first..last-1."""
+        found = np.zeros(len(self.kinds), np.int64)
+        for block in self.blocks(first, last):
+            found += np.bincount(block, minlength=len(found))
+        return found
+
+    def text(self, first: int, last: int) -> str:
+        """Characters first..last-1 as a str, which takes 1 to 4 bytes for each."""
+        return "".join(self.kinds[block].tobytes().decode("utf-32-le") for block in self.blocks(first, last))
+
+    def become(self, table: Codes) -> Codes:
+        """All characters with every kind replaced by what the table has for it; afterwards these are gone."""
+        found, begin = np.empty(self.length, table.dtype), 0
+        while self._pieces:  # whose memory is given back while that of the result is filled
+            piece = self._pieces.pop(0)
+            end = min(begin + len(piece), self.length)
+            for at in range(begin, end, BLOCK):
+                block = piece[at - begin : min(at + BLOCK, end) - begin]
+                found[at : at + len(block)] = table[block]
+            begin = end
+        return found
 
 
-def _decode(path: Path, symbols: str) -> str:
-    if not path.is_file():
-        raise UserError(f"{path} does not exist or is not a file; name text files with --data")
-    content = read_bytes(path)
-    if not content:
-        raise UserError(f"{path} is empty")
-    if symbols == "bytes":
-        return content.decode("latin-1")
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 (byte {error.start}); use --symbols bytes") from None
+def read_characters(paths: Iterable[Path], symbols: str) -> Characters:
+    """The files one after the other; symbols: "bytes" or "characters"."""
+    found = Characters(symbols)
+    for path in paths:
+        if not path.is_file():
+            raise UserError(f"{path} does not exist or is not a file; name text files with --data")
+        before = found.length
+        with unpacked(path) as file:
+            blocks = iter(lambda: file.read(BLOCK), b"")
+            _read_bytes(blocks, found) if symbols == "bytes" else _read_utf8(blocks, found, path)
+        if found.length == before:
+            raise UserError(f"{path} is empty")
+    return found
+
+
+def _read_bytes(blocks: Iterable[bytes], found: Characters) -> None:
+    for block in blocks:
+        found.add_numbers(np.frombuffer(block, np.uint8))
+
+
+def _read_utf8(blocks: Iterable[bytes], found: Characters, path: Path) -> None:
+    decoder, read = codecs.getincrementaldecoder("utf-8")(), 0
+    for block in itertools.chain(blocks, [b""]):  # the end may come in the middle of a character
+        waiting = len(decoder.getstate()[0])  # bytes of a character that the block before began
+        if block.isascii() and not waiting:
+            found.add_numbers(np.frombuffer(block, np.uint8))
+        else:
+            try:
+                found.add(decoder.decode(block, final=not block))
+            except UnicodeDecodeError as error:
+                raise UserError(f"{path} is not UTF-8 (byte {read - waiting + error.start}); use --symbols bytes") from None
+        read += len(block)
 
 
 def penn_treebank(folder: Path) -> dict[str, Path]:
@@ -51,43 +141,15 @@ def penn_treebank(folder: Path) -> dict[str, Path]:
     return found
 
 
-def vocabulary_of(text: str) -> str:
-    """Every character of the text once, in order."""
-    return "".join(sorted(set(text)))
+def vocabulary_of(kinds: NDArray[np.uint32], counts: NDArray[np.int64]) -> str:
+    """Every character that occurs once, in order."""
+    return "".join(map(chr, sorted(kinds[counts > 0].tolist())))
 
 
-def encode(text: str, vocabulary: str, where: str) -> NDArray[np.int32]:
-    """Characters -> their place in the vocabulary: int32 (characters,)."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    known = np.frombuffer(vocabulary.encode("utf-32-le", "surrogatepass"), np.uint32)
-    places = np.searchsorted(known, codes).clip(max=len(known) - 1)
-    strange = codes[known[places] != codes]
-    if len(strange):
-        shown = ", ".join(repr(chr(code)) for code in np.unique(strange)[:5])
-        raise UserError(
-            f"{where} holds {len(np.unique(strange))} character(s) that the training text never had ({shown}), "
-            f"{len(strange)} times in all; replace them, or train on a text that has them"
-        )
-    return places.astype(np.int32)
-
-
-def compiled(boundaries: Sequence[str]) -> list[re.Pattern[str]]:
-    """Names or regular expressions, the lowest level first."""
-    patterns = []
-    for boundary in boundaries:
-        try:
-            patterns.append(re.compile(BOUNDARIES.get(boundary, boundary)))
-        except re.error as error:
-            raise UserError(f"--boundaries {boundary!r} is no regular expression: {error}") from None
-    return patterns
-
-
-def boundaries_of(text: str, patterns: Sequence[re.Pattern[str]]) -> NDArray[np.bool_]:
-    """Where segments begin, for each level: bool (characters + 1, levels). The last row is the end of the text.
-
-    A boundary of a level is one of all levels below it, too.
-    """
-    starts = np.zeros((len(text) + 1, len(patterns)), bool)
-    for level, pattern in enumerate(patterns):
-        starts[[match.end() for match in pattern.finditer(text)], level] = True
-    return np.logical_or.accumulate(starts[:, ::-1], axis=1)[:, ::-1]
+def complain_about(strange: Mapping[str, int], where: str) -> UserError:
+    """Characters that a vocabulary lacks, and how often each occurs."""
+    shown = ", ".join(map(repr, sorted(strange)[:5]))
+    return UserError(
+        f"{where} holds {len(strange)} character(s) that the training text never had ({shown}), "
+        f"{sum(strange.values())} times in all; replace them, or train on a text that has them"
+    )

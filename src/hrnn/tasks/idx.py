@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import math
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +34,14 @@ def find(folder: Path, name: str) -> Path:
     )
 
 
-def read_bytes(path: Path) -> bytes:
-    """A file's content, unpacked if it is gzip (whatever it is called)."""
+@contextmanager
+def unpacked(path: Path) -> Iterator[BufferedIOBase]:
+    """A file to read, unpacked on the way if it is gzip (whatever it is called)."""
     try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            yield gzip.GzipFile(fileobj=file) if packed else file
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path} is truncated or damaged ({error}); fetch it again") from None
     except OSError as error:
@@ -44,7 +50,8 @@ def read_bytes(path: Path) -> bytes:
 
 def read(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """An idx file of unsigned bytes, whose items have the given shape: uint8 (items, *shape)."""
-    content = read_bytes(path)
+    with unpacked(path) as file:
+        content = file.read()
     dimensions = 1 + len(shape)
     header = 4 + 4 * dimensions
     if len(content) < header or content[:3] != b"\x00\x00\x08":

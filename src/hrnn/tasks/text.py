@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
+from weakref import WeakValueDictionary
 
-import numpy as np
-import torch
 import tyro
-from numpy.typing import NDArray
 from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
 from hrnn.limits import LEVELS, Limit, above, at_least, fitted, option
-from hrnn.tasks.contract import BITS_PER_NAT, Batch, Reading, Task, Window, cross_entropy
-from hrnn.tasks.corpus import boundaries_of, compiled, encode, penn_treebank, read_text, vocabulary_of
+from hrnn.tasks.boundaries import compiled, meant
+from hrnn.tasks.contract import BITS_PER_NAT, Batch, Reading, Task, cross_entropy
+from hrnn.tasks.corpus import complain_about, penn_treebank, read_characters
+from hrnn.tasks.streams import Corpus, Part, Streams, coded, spans
 
-T = TypeVar("T")
+EVERY_BYTE = "".join(map(chr, range(256)))
 
-
-class Streams(NamedTuple):
-    """A text laid out as one stream per row, time first."""
-
-    x: NDArray[np.int32]  # (steps, rows)
-    y: NDArray[np.int32]  # (steps, rows), the next character
-    mask: NDArray[np.bool_] | None  # (steps, rows), False where the last row has run out of text
-    starts: NDArray[np.bool_]  # (steps + 1, rows, levels)
-
-    def window(self, first: int, last: int, rows: range | None = None) -> Window:
-        """Steps first..last-1 of some rows, with the boundary after the last step if there is one."""
-        columns = slice(None) if rows is None else slice(rows.start, rows.stop)
-        mask = None if self.mask is None else torch.from_numpy(self.mask[first:last, columns])
-        starts = torch.from_numpy(self.starts[first : last + 1, columns])
-        levels = starts.shape[-1]
-        return Window(
-            torch.from_numpy(self.x[first:last, columns].astype(np.int64)),
-            torch.from_numpy(self.y[first:last, columns].astype(np.int64)),
-            mask,
-            None if not levels else starts[..., 0] if levels == 1 else starts,
-        )
+_KNOWN: WeakValueDictionary[Any, Corpus] = WeakValueDictionary()  # read once for all runs of a process, while any needs it
 
 
 @dataclass(frozen=True)
@@ -69,6 +49,9 @@ class Text(Task):
     each match). None: fixed --periods only. Levels above these take --periods."""
     reach: int = option(20, at_least(1))
     """How many characters (or words, ...) back the decoder of such a level reaches."""
+    unknown: bool = True
+    """One more symbol, for characters that the training text never had; without it such a character is an error. Bytes need
+    none."""
     vocabulary: Annotated[str, tyro.conf.Suppress] = ""
 
     metric: ClassVar[str] = "bits_per_character"
@@ -102,32 +85,55 @@ class Text(Task):
                 raise UserError(f"{folders[0]} is a folder, which brings its own parts; give it alone, or name files")
             parts = penn_treebank(folders[0])
             found = replace(found, data=(parts["training"],), validation=parts["validation"], test=parts["test"])
-        return found if found.vocabulary else replace(found, vocabulary=vocabulary_of(found._text("training")))
+        if found.vocabulary:
+            return found
+        if found.symbols == "bytes":
+            found = replace(found, vocabulary=EVERY_BYTE, unknown=False)
+        corpus = found._read(found.data, found._shares())
+        found = replace(found, vocabulary=corpus.vocabulary)
+        found._memory[None] = corpus
+        return found
 
-    def _text(self, part: str) -> str:
+    def _part(self, part: str) -> Part:
         """The text of a part; only the files that it comes from are read, once."""
-        return self._remembered(("text", part), lambda: self._read(part))
-
-    def _read(self, part: str) -> str:
         path = {"validation": self.validation, "test": self.test}.get(part)
-        if path:
-            return read_text([path], self.symbols)
-        whole = self._remembered("whole", lambda: read_text(self.data, self.symbols))
-        size = int(len(whole) * self.held_out)
-        test_from = len(whole) if self.test else len(whole) - size
-        validation_from = test_from if self.validation else test_from - size
-        parts = {
-            "training": (0, validation_from),
-            "validation": (validation_from, test_from),
-            "test": (test_from, None),
-        }
-        return whole[slice(*parts[part])]
+        name = part if path else None
+        if name not in self._memory:
+            self._memory[name] = self._read([path], {part: 1.0}) if path else self._read(self.data, self._shares())
+        return self._memory[name].parts[part]
 
-    def _remembered(self, key: Hashable, make: Callable[[], T]) -> T:
-        memory = self.__dict__.setdefault("_memory", {})
-        if key not in memory:
-            memory[key] = make()
-        return memory[key]
+    @property
+    def _memory(self) -> dict[str | None, Corpus]:
+        """By the parts that have files of their own; None for those that share the training text's."""
+        return self.__dict__.setdefault("_corpora", {})
+
+    def _shares(self) -> dict[str, float]:
+        """Which parts the training files are split into, in this order, and the share of each; the rest is for training."""
+        given = {"validation": self.validation, "test": self.test}
+        return {"training": 0.0} | {part: self.held_out for part, path in given.items() if path is None}
+
+    def _read(self, paths: Sequence[Path], shares: dict[str, float]) -> Corpus:
+        """Files, or the same that another run of this process has read."""
+        try:
+            seen = [(path, found.st_ino, found.st_size, found.st_mtime_ns) for path in paths for found in [path.stat()]]
+        except OSError:
+            seen = []  # which reading it will name
+        key = (tuple(seen), tuple(shares.items()), self.symbols, self.boundaries, self.vocabulary)
+        corpus = _KNOWN.get(key)
+        if corpus is None:
+            characters = read_characters(paths, self.symbols)
+            corpus = coded(characters, spans(characters.length, shares), self.vocabulary, compiled(self.boundaries))
+            _KNOWN[key] = corpus
+        return corpus
+
+    def warnings(self) -> Iterator[str]:
+        for level, (boundary, bits) in enumerate(zip(self.boundaries, self._part("training").starts, strict=True)):
+            if not bits.any():
+                name = meant(boundary)
+                yield (
+                    f"--boundaries {boundary[:200]!r} is found nowhere in the training text, so level {level + 1} never ticks"
+                    + (f"; did you mean {name}?" if name else "")
+                )
 
     def files(self, part: str) -> tuple[Path, ...]:
         own = {"validation": self.validation, "test": self.test}.get(part)
@@ -138,68 +144,61 @@ class Text(Task):
 
     @property
     def inputs(self) -> Tokens:
-        return Tokens(len(self.vocabulary))
+        return Tokens(self.outputs)
 
     @property
     def outputs(self) -> int:
-        return len(self.vocabulary)
+        return len(self.vocabulary) + self.unknown
 
     @property
     def reaches(self) -> tuple[int, ...]:
         return (self.reach,) * len(self.boundaries)
 
-    def loss(self, logits: Tensor, target: Tensor) -> Tensor:
-        return cross_entropy(logits, target)
+    def loss(self, logits: Tensor, target: Tensor) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
+        values = cross_entropy(logits, target)
+        return (values, {"unknown": (target == len(self.vocabulary)).to(values.dtype)}) if self.unknown else values
 
     def report(self, sums: dict[str, float], targets: int) -> dict[str, float]:
-        return {"bits_per_character": sums["loss"] / max(targets, 1) * BITS_PER_NAT}
+        unknown = {"unknown": round(sums["unknown"])} if sums.get("unknown") else {}
+        return {"bits_per_character": sums["loss"] / max(targets, 1) * BITS_PER_NAT, **unknown}
+
+    def encode(self, text: str, where: str) -> list[int]:
+        """Codes of a short text; where: its name, should it hold characters that cannot be coded."""
+        codes = {character: code for code, character in enumerate(self.vocabulary)}
+        strange = {character: text.count(character) for character in set(text) - codes.keys()}
+        if strange and not self.unknown:
+            raise complain_about(strange, where)
+        return [codes.get(character, len(codes)) for character in text]
 
     def _streams(self, part: str, rows: int) -> Streams:
         """Training drops the few last characters that do not fill a step of all rows; evaluation counts every one."""
-
-        def make() -> Streams:
-            text = self._text(part)
-            codes = encode(text, self.vocabulary, f"the {part} text")
-            starts = boundaries_of(text, compiled(self.boundaries))
-            return lay_out(codes, starts, rows, whole=part != "training")
-
-        return self._remembered(("streams", part, rows), make)
+        text = self._part(part)
+        if text.strange and not self.unknown:
+            raise complain_about(text.strange, f"the {part} text")
+        return text.rows(rows, whole=part != "training")
 
     def batches_per_epoch(self, reading: Reading) -> int:
-        characters = len(self._text("training"))
+        characters = len(self._part("training").codes)
         if characters - 1 < reading.batch * reading.window:
             raise UserError(
                 f"the training text has {characters} characters, fewer than one window of {reading.window} for each of "
                 f"{reading.batch} rows; give a smaller --batch or --window"
             )
-        return -(-len(self._streams("training", reading.batch).x) // reading.window)
+        return -(-self._streams("training", reading.batch).steps // reading.window)
 
     def batch(self, index: int, reading: Reading) -> Batch:
         number = index % self.batches_per_epoch(reading)
         streams = self._streams("training", reading.batch)
         first = number * reading.window
-        window = streams.window(first, min(first + reading.window, len(streams.x)), reading.rows)
+        window = streams.window(first, min(first + reading.window, streams.steps), reading.rows)
         return Batch((window,), fresh=number == 0)
 
     def evaluation(self, part: str, reading: Reading) -> Iterator[Batch]:
-        characters = len(self._text(part))
+        characters = len(self._part(part).codes)
         if characters < 2:
             raise UserError(f"the {part} text has {characters} characters; give at least 2, or a larger --held-out")
         rows = max(1, min(reading.batch, (characters - 1) // reading.window))
         streams = self._streams(part, rows)
-        for first in range(0, len(streams.x), reading.window):
-            last = min(first + reading.window, len(streams.x))
+        for first in range(0, streams.steps, reading.window):
+            last = min(first + reading.window, streams.steps)
             yield Batch((streams.window(first, last),), fresh=first == 0)
-
-
-def lay_out(codes: NDArray[np.int32], starts: NDArray[np.bool_], rows: int, *, whole: bool) -> Streams:
-    """Codes (characters,) and starts (characters + 1, levels) as streams; `whole` pads the last row, masked."""
-    targets = len(codes) - 1
-    steps = -(-targets // rows) if whole else targets // rows
-    padding = max(0, steps * rows + 1 - len(codes))
-    codes = np.pad(codes, (0, padding))
-    starts = np.pad(starts, ((0, padding), (0, 0)))
-    place = np.arange(steps)[:, None] + np.arange(rows) * steps  # (steps, rows), place in the text
-    ends = np.vstack([place, place[-1:] + 1])
-    mask = None if not padding else np.ascontiguousarray(place < targets)
-    return Streams(codes[place], codes[place + 1], mask, starts[ends])

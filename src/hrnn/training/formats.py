@@ -21,7 +21,7 @@ SECTIONS = ("task", "model", "learning", "budget", "upkeep")
 BEGUN_BY_1 = "format1-"  # how the id of a run begins that was given none when it began
 
 # What a version did that did not know an option yet: by section, then by option; "task NAME" is for one task alone.
-ADDED_SINCE_1: dict[str, dict[str, Any]] = {"upkeep": {"frozen_every": 0}}
+ADDED_SINCE_1: dict[str, dict[str, Any]] = {"upkeep": {"frozen_every": 0}, "task text": {"unknown": False}}
 
 
 def checksum(entries: dict[str, Any]) -> str:

@@ -70,7 +70,7 @@ class Run:
         self.entries = None if identity is None else entries_of(config, identity)
         run = None if identity is None else identity.id
         self.shelf = Shelf(folder / CHECKPOINTS, config.upkeep.checkpoints, run, self.entries)
-        self.warnings = list(networks.narrow_levels(config))
+        self.warnings = [*networks.narrow_levels(config), *(self.task.warnings() if config.reaches else ())]
         self.since_checkpoint = time.monotonic()
         self._clocks = self.since_checkpoint, time.process_time()
         self.journal = Journal(None)

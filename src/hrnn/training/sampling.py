@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.tasks import Text
-from hrnn.tasks.corpus import compiled, encode
+from hrnn.tasks.boundaries import compiled
 from hrnn.training.evaluation import task_gives_boundaries
 from hrnn.training.trained import Trained
 
@@ -53,14 +53,16 @@ def sample(trained: Trained, prompt: str, length: int, temperature: float = 1.0,
     given = task_gives_boundaries(trained.network)
     generator = torch.Generator().manual_seed(seed)
     state, output = None, torch.empty(0)
-    codes = encode(prompt, task.vocabulary, "the prompt").tolist()
+    codes, text = task.encode(prompt, "the prompt"), prompt
     for written in range(len(codes) + length - 1):
-        begins = torch.tensor([boundaries.read(task.vocabulary[codes[written]])])  # (1, levels)
+        begins = torch.tensor([boundaries.read(text[written])])  # (1, levels)
         begins = begins[:, 0] if begins.shape[1] == 1 else begins
         output, state = levels.step(torch.tensor([codes[written]]), state, boundaries=begins if given else None)
         if written >= len(prompt) - 1:
-            codes.append(_draw(trained.network(output[None])[0, 0], temperature, generator))
-            yield task.vocabulary[codes[-1]]
+            logits = trained.network(output[None])[0, 0, : len(task.vocabulary)]  # the unknown symbol is none to write
+            codes.append(_draw(logits, temperature, generator))
+            text += task.vocabulary[codes[-1]]
+            yield text[-1]
 
 
 def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> int:
