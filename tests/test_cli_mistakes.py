@@ -230,7 +230,7 @@ def test_what_only_some_runs_can_do(capsys, run):
 
 def test_prompts_that_cannot_be_continued(capsys, tmp_path):
     text = write_text(tmp_path / "text.txt")
-    options = ("--data", text, "--window", 10, "--updates", 1, "--run", tmp_path / "run")
+    options = ("--data", text, "--window", 10, "--updates", 1, "--no-unknown", "--run", tmp_path / "run")
     assert hrnn(capsys, "train", "text", *TINY, *options)[0] == 0
     assert "the prompt holds 1 character(s) that the training text never had ('X')" in complaint(
         capsys, "sample", tmp_path / "run", "--prompt", "X"
