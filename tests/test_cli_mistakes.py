@@ -125,7 +125,7 @@ def test_a_run_of_another_version(capsys, run):
         sentence = complaint(capsys, command, run)
         assert "was written by hrnn 9.0.0 in format 9 and this is" in sentence
         assert "pip install --upgrade hrnn" in sentence
-    assert "unreadable" in hrnn(capsys, "runs", run.parent, "--json")[1]
+    assert f"skipped {run}: " in hrnn(capsys, "runs", run.parent, "--json")[2]
     (run / "config.json").write_text("{ half a fi")
     assert "config.json cannot be read" in complaint(capsys, "resume", run)
     (run / "config.json").write_text(json.dumps({**config, "model": {"unknown": 1}}))
@@ -225,7 +225,7 @@ def test_what_only_some_runs_can_do(capsys, run):
     assert "only runs on text can be sampled" in complaint(capsys, "sample", run)
     assert "makes its own data" in complaint(capsys, "evaluate", run, "--data", run)
     assert "--length is for runs on the copy task" in complaint(capsys, "evaluate", run, "--length", 5)
-    assert "give a name that ends with .png or .svg" in complaint(capsys, "plot", run, "--output", run / "a.gif")
+    assert "give a name that ends with .png, .svg or .pdf" in complaint(capsys, "plot", run, "--output", run / "a.gif")
 
 
 def test_prompts_that_cannot_be_continued(capsys, tmp_path):

@@ -20,7 +20,7 @@ COMMANDS = {
     "evaluate": "score a run's best weights on validation, test or other data",
     "sample": "continue a prompt with a run on text",
     "runs": "a table of the runs in a folder",
-    "plot": "learning curves of runs as PNG or SVG",
+    "plot": "learning curves of runs as PNG, SVG or PDF",
     "reproduce": "the paper's tables and figures, beside its own numbers",
     "sweep": "many runs over values of some options, on this machine or on a Ray cluster",
     "demo": "the paper's four models on a small copy task, in minutes",

@@ -13,7 +13,8 @@ from hrnn.commands.options import console, parse, require_folder
 from hrnn.errors import DONE, EXIT_CODES, UserError
 from hrnn.limits import at_least, option
 from hrnn.memory import measure, paper_count
-from hrnn.report.curves import draw, load
+from hrnn.report.curves import draw
+from hrnn.report.series import load
 from hrnn.tasks import Copy
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled, to_json
@@ -78,7 +79,8 @@ def main(arguments: Sequence[str]) -> int:
         table.add_row(model, words, shown, bits, seconds, str(vectors), f"{measured(model) / 1e6:.0f}")
     screen.print(table)
     picture = options.folder / "curves.png"
-    draw(load([options.folder / model for model in MODELS]), picture)
+    series, _ = load([options.folder / model for model in MODELS])
+    draw(series, picture)
     screen.print(f"Curves: {picture}. Runs: {options.folder}; hrnn runs {options.folder} lists them.")
     return DONE
 

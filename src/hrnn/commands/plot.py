@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,21 +12,23 @@ import tyro
 
 from hrnn.commands.options import parse
 from hrnn.errors import UserError
-from hrnn.report.curves import draw, load
+from hrnn.report.curves import check_output, draw
+from hrnn.report.series import load
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Draw the learning curves of one or several runs of a task.
+    """Draw the learning curves of one or several runs of a task; of a sweep, mean and spread of each setting.
 
     Examples:
         hrnn plot runs/copy-ours-0 runs/copy-hrnn-0 --x sequences --output copy.svg
+        hrnn plot sweeps/copy --output sweep.pdf
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of runs."""
+    """Folders of runs, of sweeps, or with runs below them."""
     output: Path = Path("curves.png")
-    """Where the picture goes; PNG or SVG by its name."""
+    """Where the picture goes; PNG, SVG or PDF by its name."""
     x: Literal["updates", "sequences", "minutes"] = "updates"
     """What the horizontal axis counts."""
 
@@ -34,6 +37,18 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Plot, "plot", arguments)
     if not options.runs:
         raise UserError("which runs? Name their folders: hrnn plot runs/copy-ours-0")
-    draw(load(options.runs), options.output, options.x)
+    check_output(options.output)
+    found, skipped = load(options.runs)
+    files = [path.name for path in skipped if path.is_file()]  # beside the runs of a sweep, where the shell names everything
+    if len(skipped) == 1 and not found:
+        raise UserError(next(iter(skipped.values())))
+    for path, why in skipped.items():
+        if path.name not in files:
+            print(f"skipped {path}: {why}", file=sys.stderr)
+    if files:
+        print(f"skipped what is no run: {', '.join(files)}", file=sys.stderr)
+    if not found:
+        raise UserError("none of these can be drawn")
+    draw(found, options.output, options.x)
     print(options.output)
     return 0

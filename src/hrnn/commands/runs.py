@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from rich.markup import escape
 from rich.table import Table
 
 from hrnn.commands.options import console, parse
@@ -30,7 +32,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Runs, "runs", arguments)
     if not options.folder.is_dir():
         raise UserError(f"{options.folder} is no folder; hrnn train writes runs/ by default")
-    found = summarise(options.folder)
+    found, skipped = summarise(options.folder)
+    for place, why in skipped.items():
+        print(f"skipped {place}: {why}", file=sys.stderr)
+    if skipped and not found:
+        raise UserError(f"no run in {options.folder} can be read")
     if options.json:
         print(json.dumps([asdict(summary) for summary in found], default=str))
     elif found:
@@ -47,5 +53,11 @@ def table(found: Sequence[Summary]) -> Table:
     made.add_column("result")
     for one in found:
         numbers = (f"{one.updates:,}", f"{one.sequences:,}", f"{one.seconds / 60:.1f}")
-        made.add_row(str(one.folder), one.task, one.model, one.state, *numbers, one.result)
+        words = [escape(shown(str(word))) for word in (one.folder, one.task, one.model, one.state, *numbers, one.result)]
+        made.add_row(*words)
     return made
+
+
+def shown(text: str) -> str:
+    """What a file of somebody else says must not steer the terminal."""
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -16,8 +15,9 @@ from rich.live import Live
 from rich.table import Table as Grid
 
 import hrnn.training.folder as folders
+from hrnn.errors import UserError
 from hrnn.experiments.units import Unit, stopped_early
-from hrnn.training.journal import JOURNAL
+from hrnn.training.records import newest
 
 TAIL = 1 << 16  # bytes at the end of a journal in which its last record of updates is looked for
 LIVE_SECONDS, LINE_SECONDS = 1.0, 60.0
@@ -50,21 +50,11 @@ def standing(folder: Path, unit: Unit) -> Standing:
 
 
 def last_update(folder: Path) -> dict[str, Any]:
-    """The last record of updates in a run's journal, read from its end; empty if there is none yet."""
+    """The last record of updates near the end of a run's journal; empty if there is none yet, or it cannot be read."""
     try:
-        with open(folder / JOURNAL, "rb") as file:
-            file.seek(max(0, file.seek(0, 2) - TAIL))
-            lines = file.read().split(b"\n")[:-1]
-    except OSError:
+        return newest(folder, "update", within=TAIL).get("update", {})
+    except UserError:
         return {}
-    for line in reversed(lines):
-        try:
-            record = json.loads(line)
-        except ValueError:  # the line that the tail begins in
-            continue
-        if record["kind"] == "update":
-            return dict(record)
-    return {}
 
 
 class Table:

@@ -23,10 +23,10 @@ from hrnn.limits import NAME_BYTES
 from hrnn.tasks import Task
 from hrnn.training.compare import in_words
 from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled, to_json
+from hrnn.training.entries import SWEEP
 from hrnn.training.files import write_whole
 from hrnn.training.formats import with_old_values
 
-SWEEP = "sweep.json"  # in the folder of a sweep: what every run of it has in common, and what was varied
 SEED = "seed"
 NAME_LENGTH = 40  # characters of a value in the name of a run
 MOST_RUNS = 10_000

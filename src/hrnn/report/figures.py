@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from hrnn.paper.experiments import Experiment, Panel, Row
 from hrnn.paper.plan import Found
-from hrnn.report.curves import COLOURS, DASHES, plt, save, shorten_axis
+from hrnn.report.curves import STYLE, plot, plt, save, shorten_axis, style_of
+from hrnn.report.series import Line
 
-Line = tuple[NDArray[np.float64], NDArray[np.float64]]
 AGAIN = "† missed the first length; run again from 1 by 1"
 
 
@@ -29,22 +28,10 @@ def points(found: Found, panel: Panel) -> Line:
     return np.array(x), np.array(y)
 
 
-def together(lines: Sequence[Line], steps: bool) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and population standard deviation of several runs; one that ended early keeps its last value."""
-    grid = np.unique(np.concatenate([x for x, _ in lines]))
-    values = []
-    for x, y in lines:
-        if steps:
-            values.append(y[np.maximum(np.searchsorted(x, grid, side="right") - 1, 0)])
-        else:
-            values.append(np.interp(grid, x, y))
-    return grid, np.mean(values, axis=0), np.std(values, axis=0)
-
-
 def draw(experiment: Experiment, found: dict[str, list[Found]], paths: Sequence[Path], note: str = "") -> None:
     """The experiment's panels side by side, written to every path; PNG or SVG by the name of the file."""
     rows = [row for row in experiment.rows if found.get(row.name)]
-    with plt.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hrnn"}):
+    with plt.rc_context(STYLE):
         panels = [panel for panel in experiment.panels if any(not panel.rows or row.name in panel.rows for row in rows)]
         width = 4.6 if len(panels) == 1 else 3.7 * len(panels)
         figure, axes = plt.subplots(1, len(panels), figsize=(width, 3.5), squeeze=False, layout="constrained")
@@ -66,23 +53,15 @@ def draw(experiment: Experiment, found: dict[str, list[Found]], paths: Sequence[
 
 
 def _row(axis: Axes, row: Row, runs: Sequence[Found], panel: Panel, number: int) -> None:
-    style: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "dashes": DASHES[number % len(DASHES)], "linewidth": 1.4}
-    if panel.steps:
-        style["drawstyle"] = "steps-post"
+    style = style_of(number)
     label = row.title + ("†" if any(one.first is not None for one in runs) else "")
     lines = [line for line in (points(one, panel) for one in runs) if len(line[0])]
-    if not lines:
-        return
     if panel.every_run:
         for place, line in enumerate(lines):
-            axis.plot(*line, label=label if place == 0 else None, **{**style, "linewidth": 1.1})
-        return
-    end = max(x[-1] for x, _ in lines)
-    lines = [(np.append(x, end), np.append(y, y[-1])) if x[-1] < end else (x, y) for x, y in lines]
-    grid, mean, spread = together(lines, panel.steps)
-    axis.plot(grid, mean, label=label, **style)
-    step: Literal["post"] | None = "post" if panel.steps else None
-    axis.fill_between(grid, mean - spread, mean + spread, step=step, color=style["color"], alpha=0.18, linewidth=0)
+            one = {**style, "linewidth": 1.1, "label": label if place == 0 else None}
+            plot(axis, [line], one, steps=panel.steps)
+    else:
+        plot(axis, lines, {**style, "label": label}, steps=panel.steps)
 
 
 def _finish(axis: Axes, panel: Panel, batch: int) -> None:

@@ -1,15 +1,17 @@
-"""What a run is and how far it came, from its folder alone."""
+"""What a run is and how far it came, from its folder alone. Nothing that its files say is trusted to be of the right kind."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hrnn.errors import UserError
-from hrnn.training.entries import CONFIG, is_locked, read_entries, read_result
-from hrnn.training.journal import read
+from hrnn.training.entries import CONFIG, LOCK, is_locked, read_entries, read_result
+from hrnn.training.records import JOURNAL, Record, newest
 
 BEST = {
     "recalled_bits_per_character": "bits per recalled character",
@@ -18,62 +20,124 @@ BEST = {
 }
 
 
+LARGEST = 1e300
+
+
 @dataclass(frozen=True)
 class Summary:
     folder: Path
     task: str
     model: str
-    state: str  # running, stopped, done, or why it cannot be read
+    state: str  # running, stopped or done
     updates: int = 0
     sequences: int = 0
     seconds: float = 0.0
     result: str = ""
 
 
-def name_of_run(entries: dict[str, Any]) -> str:
-    """The model in a word, with what a reader would ask next."""
-    model = entries["model"]
-    sizes = "/".join(map(str, model["hidden_sizes"]))
-    return f"{model['model']} {sizes}, seed {entries['upkeep']['seed']}"
+@dataclass(frozen=True)
+class Described:
+    """What config.json says of a run, as far as tables and pictures show it."""
+
+    task: str
+    model: str
+    sizes: tuple[int, ...]
+    seed: int
+    solved: float | None  # bits below which a length counts as solved (copy)
+    entries: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The model in a word, with what a reader would ask next."""
+        return f"{self.kind}, seed {self.seed}"
+
+    @property
+    def kind(self) -> str:
+        return f"{self.model} {'/'.join(map(str, self.sizes))}"
 
 
-def summarise(folder: Path) -> list[Summary]:
-    """Every run in a folder and below it."""
-    return [summary_of(path.parent) for path in sorted(folder.rglob(CONFIG))]
+def describe(folder: Path) -> Described:
+    """A run as its config.json has it; one that describes none is a mistake of the user's, not of ours."""
+    entries = read_entries(folder)
+    try:
+        task, model, upkeep = (dict(entries[section]) for section in ("task", "model", "upkeep"))
+        sizes = tuple(int(size) for size in model["hidden_sizes"])
+        found = Described(task["name"], model["model"], sizes, int(upkeep["seed"]), number(task.get("solved")), entries)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        why = f"{type(error).__name__}: {str(error)[:100]}"
+        raise UserError(f"{folder / CONFIG} does not describe a run ({why})") from None
+    if not isinstance(found.task, str) or not isinstance(found.model, str):
+        raise UserError(f"{folder / CONFIG} does not describe a run (a name is no text)")
+    return found
+
+
+def number(value: Any) -> float | None:
+    """A number that can be shown and drawn, else None; not a number is below nothing."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST else None
+
+
+def places(folder: Path) -> Iterator[tuple[Path, str]]:
+    """The runs in a folder and below it, and folders that cannot be looked into with the reason; each once, links or not."""
+    problems: list[OSError] = []
+    seen = set()
+    for root, below, files in os.walk(folder, onerror=problems.append):
+        below.sort()
+        linked = [name for name in below if os.path.islink(os.path.join(root, name))]  # os.walk does not go there
+        for place in (Path(root), *(Path(root, name) for name in linked)):
+            path = place / CONFIG
+            if CONFIG not in (*files, *below) if place == Path(root) else not os.path.lexists(path):
+                continue
+            real = os.path.realpath(path)
+            if real not in seen:
+                seen.add(real)
+                yield place, ""
+    for problem in problems:
+        yield Path(problem.filename), problem.strerror or str(problem)
+
+
+def summarise(folder: Path) -> tuple[list[Summary], dict[Path, str]]:
+    """Every run in a folder and below it, and why others were left out."""
+    found, skipped = [], {}
+    for place, problem in sorted(places(folder)):
+        try:
+            if problem:
+                raise UserError(problem)
+            found.append(summary_of(place))
+        except (UserError, OSError) as error:  # the second: it is being removed
+            skipped[place] = str(error)
+    return found, skipped
 
 
 def summary_of(folder: Path) -> Summary:
-    try:
-        entries = read_entries(folder)
-        records = list(read(folder))
-        result = read_result(folder)
-        task, model = entries["task"]["name"], entries["model"]["model"]
-    except (UserError, KeyError) as error:
-        return Summary(folder, "", "", f"unreadable: {error}")
+    run, result = describe(folder), read_result(folder)
     state = "running" if is_locked(folder) else "done" if result else "stopped"
-    last: dict[str, Any] = next((record for record in reversed(records) if record["kind"] == "update"), {})
-    return Summary(
-        folder,
-        task,
-        model,
-        state,
-        last.get("update", 0),
-        last.get("sequences", 0),
-        last.get("seconds", 0.0),
-        _result(result, records),
-    )
+    last = newest(folder, "update").get("update", {})
+    updates, sequences = (int(number(last.get(name)) or 0) for name in ("update", "sequences"))
+    seconds, words = _seconds(folder, result, state), _result(folder, result, last)
+    return Summary(folder, run.task, run.model, state, updates, sequences, seconds, words)
 
 
-def _result(result: dict[str, Any] | None, records: Sequence[dict[str, Any]]) -> str:
+def _seconds(folder: Path, result: Record | None, state: str) -> float:
+    """Time spent, tests and validations and all; of a run at work, up to now."""
+    if result is not None:
+        return number(result.get("seconds")) or 0.0
+    records = newest(folder, "update", "validation", "test", within=1 << 20)
+    spent = max((number(record.get("seconds")) or 0.0 for record in records.values()), default=0.0)
+    if state == "running":  # its last record, or its start if that is later, was so long ago
+        times = [(folder / name).stat().st_mtime for name in (JOURNAL, LOCK) if (folder / name).exists()]
+        spent += max(0.0, time.time() - max(times))
+    return spent
+
+
+def _result(folder: Path, result: Record | None, last: Record) -> str:
     """The number one would ask for first: length, test, else the last validation, else the last loss."""
-    solved = [record["length"] for record in records if record["kind"] == "length" and record["outcome"] == "solved"]
-    if solved:
-        at_least = "at least " if result is None or result["at_least"] else ""
-        return f"length {at_least}{max(solved)}"
+    solved = (result or {}).get("longest_solved_length", last.get("solved"))
+    if number(solved):
+        at_least = "at least " if result is None or result.get("at_least") else ""
+        return f"length {at_least}{solved}"
+    records = {**newest(folder, "test", "validation"), "update": last}
     for kind in ("test", "validation", "update"):
-        for record in reversed(records):
-            if record["kind"] == kind:
-                for name, words in BEST.items():
-                    if record.get(name) is not None:
-                        return f"{'training' if kind == 'update' else kind} {record[name]:.4f} {words}"
+        for name, words in BEST.items():
+            if (value := number(records.get(kind, {}).get(name))) is not None:
+                return f"{'training' if kind == 'update' else kind} {value:.4f} {words}"
     return ""

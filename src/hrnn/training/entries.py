@@ -14,6 +14,7 @@ from hrnn.training.formats import SECTIONS, checksum, upgrade_config, upgrade_re
 
 HEADER_BYTES = 100_000_000  # at most, as safetensors has it
 CONFIG, RESULT, LOCK = "config.json", "result.json", "lock"
+SWEEP = "sweep.json"  # in the folder of a sweep: what every run of it has in common, and what was varied
 
 
 def content_of(path: Path) -> bytes:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hrnn.errors import UserError
 from hrnn.training.files import Growing, cannot_write, make_folder
+from hrnn.training.records import JOURNAL
+from hrnn.training.records import read as read
 
-JOURNAL = "journal.jsonl"
 EVENTS = "tensorboard/events.out.tfevents.hrnn"
 
 
@@ -111,14 +110,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(entry) for entry in value]
     return value
-
-
-def read(folder: Path) -> Iterator[dict[str, Any]]:
-    """The records of a run; a last line that is still being written is left out."""
-    path = folder / JOURNAL
-    if path.is_file():
-        for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
-            try:
-                yield json.loads(line)
-            except ValueError:
-                raise UserError(f"{path} is damaged at line {number}") from None
