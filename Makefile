@@ -11,7 +11,7 @@ MINUTES ?= 30
 SEED ?= 0
 JOBS ?= 1
 
-.PHONY: test demo campaign bench memory growth million planner trainer scaling clean
+.PHONY: test test-long demo campaign bench memory growth million planner trainer scaling clean
 
 CONFIG ?=
 RESULTS := benchmarks/results
@@ -26,6 +26,10 @@ test: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest --numprocesses 2
+
+# What takes minutes, too: the README's commands as they stand
+test-long: $(INSTALLED)
+	$(BIN)/pytest -m long
 
 demo: $(INSTALLED)
 	$(BIN)/hrnn demo

@@ -1,6 +1,5 @@
 """Where levels move within a window its loss is optimistic; now and then a window is scored before it is learned."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -70,11 +69,3 @@ def test_it_is_for_levels_that_move_within_a_window(tmp_path):
     assert not any("frozen_loss" in record for record in updates_of(tmp_path / "run"))
     with pytest.raises(UserError, match="--frozen-every is -1"):
         settled(replace(config, upkeep=replace(QUIET, frozen_every=-1)))
-
-
-def test_a_configuration_without_the_option_does_what_the_version_that_wrote_it_did(tmp_path):
-    run = unlocked(tmp_path, 2, frozen_every=2)
-    entries = json.loads((run / "config.json").read_text())
-    del entries["upkeep"]["frozen_every"]
-    (run / "config.json").write_text(json.dumps(entries))
-    assert folders.read_config(run).upkeep.frozen_every == 0
