@@ -102,7 +102,12 @@ ANYWHERE = {
         ["x has shape (5, 3, 4)", "(time, batch) token numbers"],
         {"x": torch.zeros(5, 3, 4).long()},
     ),
-    "nan": ({"check_finite": True}, ValueError, ["x is not finite at step 4, row 2", "mend or mask"], {"x": nan_at(4, 2)}),
+    "nan": (
+        {"check_finite": True},
+        ValueError,
+        ["x is not finite at step 4, row 2", "inputs cannot be masked", "torch.nan_to_num(x)", "lengths or reset"],
+        {"x": nan_at(4, 2)},
+    ),
     "state is a tensor": (VECTORS, TypeError, ["state is a Tensor", "None to start afresh"], {"state": torch.zeros(3, 3)}),
     "state of another device": (
         VECTORS,
@@ -281,7 +286,7 @@ BACKWARD = {
     "mask of integers": (VECTORS, ValueError, ["mask is torch.int64", "expected bool of shape (5, 3)"], {"mask": NUMBERS}),
     "mask of another shape": (VECTORS, ValueError, ["mask is torch.bool of shape (4, 3)", "(5, 3)"], {"mask": NUMBERS[:4] > 1}),
     "mask is no tensor": (VECTORS, ValueError, ["mask is list", "expected bool"], {"mask": [True]}),
-    "x is a list": (VECTORS, ValueError, ["y was given beside an iterator", "into each hrnn.Chunk"], {"x": [[1.0]]}),
+    "x is a list": (VECTORS, TypeError, ["x is a list", "give a tensor", "hrnn.Chunk"], {"x": [[1.0]]}),
     "x of a graph": (
         VECTORS,
         ValueError,

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hrnn import memory
+from hrnn import memory, room
 from hrnn.cells import BUILTIN, block
 
 
@@ -27,7 +27,7 @@ def test_constants_are_those_of_the_code():
     for name, cell in BUILTIN.items():
         made = cell(3, 5, 7, False)
         entering, recurrent = made.weight_input.shape[0] // 7, made.weight_hidden.shape[0] // 7
-        assert memory._CELLS[name] == (cell.gate_blocks, cell.state_parts, cell.scratch_parts, entering, recurrent)
+        assert room.CELLS[name] == (cell.gate_blocks, cell.state_parts, cell.scratch_parts, entering, recurrent)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
@@ -80,5 +80,5 @@ def test_bad_input(call, message):
 
 
 def test_a_failing_child_is_reported_in_one_sentence():
-    with pytest.raises(RuntimeError, match="method is 'other'"):
+    with pytest.raises(ValueError, match="method is 'other'"):
         memory.measure(children=1, method="other")

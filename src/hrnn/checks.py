@@ -2,54 +2,107 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from hrnn.segments import Given, Period
+from hrnn.arguments import LARGEST, each, entries, number, shown, whole
+from hrnn.decoders import INDICES
+from hrnn.segments import Given, Period, reach_of
 from hrnn.state import State
+from hrnn.tensors import INTEGERS, in_memory
 
 if TYPE_CHECKING:
     from hrnn.hierarchy import HRNN
+
+
+_LEVELS = _DECODER_LAYERS = 1000  # more of either would only take minutes to make
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # that torch can store and convert, and hardly anything else
 
 
 def sizes(hidden_sizes: Sequence[int]) -> list[int]:
     """At least one level, each with at least one unit."""
     if isinstance(hidden_sizes, int):
         raise TypeError(
-            f"hidden_sizes is {hidden_sizes}; give a list, the lowest level first, e.g. hidden_sizes=[{hidden_sizes}]"
+            f"hidden_sizes is {shown(hidden_sizes)}; give a list, the lowest level first, "
+            f"e.g. hidden_sizes=[{shown(hidden_sizes)}]"
         )
-    if not hidden_sizes or any(not isinstance(n, int) or n < 1 for n in hidden_sizes):
-        raise ValueError(f"hidden_sizes is {hidden_sizes}; give at least one level, each of at least one unit, e.g. [256, 256]")
-    return list(hidden_sizes)
+    values = entries("hidden_sizes", hidden_sizes, "[256, 256]")
+    if not 1 <= len(values) <= _LEVELS:
+        raise ValueError(f"hidden_sizes is {shown(hidden_sizes)}; give at least one level and at most {_LEVELS}")
+    remedy = "at least one level, each of at least one unit, e.g. [256, 256]"
+    try:
+        return [whole("hidden_sizes", n) for n in values]
+    except ValueError:
+        raise ValueError(f"hidden_sizes is {shown(hidden_sizes)}; give {remedy}") from None
 
 
 def periods(values: Sequence[Period], levels: int) -> list[Period]:
     """One fewer than levels; each at least 1."""
     if isinstance(values, int | Given):
-        raise TypeError(f"periods is {values}; give a list, e.g. periods=[{values}]")
-    values = list(values)
+        raise TypeError(f"periods is {shown(values)}; give a list, e.g. periods=[{shown(values)}]")
+    values = entries("periods", values, "[10]")
     if len(values) != levels - 1:
-        example = "[]" if levels == 1 else f"[{', '.join(['10'] * (levels - 1))}]"
+        example = "[]" if levels == 1 else f"[{', '.join(['10'] * min(9, levels - 1))}]"
         raise ValueError(
             f"periods has {len(values)} entries for {levels} levels; give one fewer than hidden_sizes, e.g. periods={example}"
         )
+    found: list[Period] = []
     for i, period in enumerate(values):
-        number = period.reach if isinstance(period, Given) else period
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        given = isinstance(period, Given)
+        try:
+            count = whole("reach", period.reach if isinstance(period, Given) else period)
+        except ValueError:
             raise ValueError(
-                f"periods[{i}] is {period}; a period is a whole number of ticks, at least 1, or hrnn.Given(reach) with a "
-                f"reach of at least 1"
-            )
-    return values
+                f"periods[{i}] is {shown(period)}; a period is a whole number of ticks, at least 1, or hrnn.Given(reach) with "
+                f"a reach of at least 1"
+            ) from None
+        found.append(Given(count) if given else count)
+    if math.prod(reach_of(period) for period in found) > LARGEST // 2:
+        raise ValueError(f"periods is {shown(values)}; a tick of the top level would span more steps than can be counted")
+    return found
 
 
-def inputs(model: HRNN, x: Any, name: str = "x") -> None:
+def decoder_options(below: int, layers: Any, units: Any, indices: Any) -> dict[str, list[Any]]:
+    """What the decoders are made with, one entry for each level below the top."""
+    given = {"decoder_layers": layers, "decoder_units": units, "indices": indices}
+    options = {name: each(name, value, below, "levels below the top") for name, value in given.items()}
+    for i in range(below):
+        depth, width, which = (options[name][i] for name in given)
+        try:
+            options["decoder_layers"][i] = whole("decoder_layers", depth, most=_DECODER_LAYERS)
+            options["decoder_units"][i] = whole("decoder_units", width)
+        except ValueError:
+            raise ValueError(
+                f"decoder_layers and decoder_units of level {i} are {shown(depth)} and {shown(width)}; give at least 1, and "
+                f"at most {_DECODER_LAYERS} layers"
+            ) from None
+        if not isinstance(which, str) or which not in INDICES:
+            raise ValueError(f"indices is {shown(which)}; expected one of {INDICES}")
+    return options
+
+
+def tensor(name: str, value: Any) -> Tensor:
+    """A tensor with ordinary memory."""
+    if not isinstance(value, Tensor):
+        if type(value).__module__ == "numpy":
+            raise TypeError(f"{name} is a numpy array; give a tensor: torch.from_numpy({name})")
+        raise TypeError(f"{name} is a {type(value).__name__}; give a tensor")
+    if problem := in_memory(value):
+        raise ValueError(f"{name} is {problem}")
+    return value
+
+
+def inputs(model: HRNN, x: Any, name: str = "x") -> Tensor:
     """(time, batch) tokens, or (time, batch, input_size) vectors of the model's dtype, on its device."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} is a {type(x).__name__}; give a tensor")
+    if model.device.type == "meta":
+        raise ValueError("model is on meta, where nothing has a value; move it with model.to_empty() and load weights")
+    if isinstance(x, Tensor) and x.device.type == "meta":
+        raise ValueError(f"{name} is on meta and the model on {model.device}; move one of them with .to()")
+    x = tensor(name, x)
     tokens = model.input_size if model.tokens else None
     expected = "(time, batch)" if tokens else f"(time, batch, {model.input_size})"
     if x.dim() != (2 if tokens else 3):
@@ -62,13 +115,14 @@ def inputs(model: HRNN, x: Any, name: str = "x") -> None:
     if x.device != model.device:
         raise ValueError(f"{name} is on {x.device} and the model on {model.device}; move one of them with .to()")
     if tokens:
-        if x.is_floating_point() or x.dtype == torch.bool:
+        if x.dtype not in INTEGERS + _UNSIGNED:
             raise TypeError(f"{name} is {x.dtype} for a model of Tokens({tokens}); give whole numbers, e.g. {name}.long()")
-        return
+        return x.long() if x.dtype in _UNSIGNED else x
     if x.shape[2] != model.input_size:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; expected {expected}, as the model was made for that input size")
     if x.dtype != model.dtype:
         raise TypeError(f"{name} is {x.dtype} and the model {model.dtype}; convert one of them, e.g. {name}.to({model.dtype})")
+    return x
 
 
 def values(model: HRNN, x: Tensor, lengths: Tensor | None, start: int = 0, name: str = "x") -> None:
@@ -93,16 +147,19 @@ def values(model: HRNN, x: Tensor, lengths: Tensor | None, start: int = 0, name:
         raise ValueError(
             f"{name} has token {int(x[step, row])} at step {start + step}, row {row}; Tokens({count}) allows 0 to {count - 1}"
         )
-    raise ValueError(f"{name} is not finite at step {start + step}, row {row}; mend or mask that value")
+    raise ValueError(
+        f"{name} is not finite at step {start + step}, row {row}; inputs cannot be masked: replace the value, e.g. with "
+        f"torch.nan_to_num({name}), and add an input channel that says where, or cut the row there with lengths or reset"
+    )
 
 
 def state(model: HRNN, value: Any, batch: int) -> None:
-    """Of this model, this batch size, this device."""
+    """Of this model, this batch size, this device, and with numbers that the engine can work with."""
     if not isinstance(value, State):
         raise TypeError(f"state is a {type(value).__name__}; give the State that a call returned, or None to start afresh")
     got = [cell[0].shape[-1] for cell in value.cells]
     if got != model.hidden_sizes:
-        raise ValueError(f"state has hidden sizes {got} and the model {model.hidden_sizes}; it belongs to another model")
+        raise ValueError(f"state has hidden sizes {shown(got)} and the model {model.hidden_sizes}; it belongs to another model")
     if value.batch != batch:
         raise ValueError(
             f"state has {value.batch} rows for a batch of {batch}; take rows with state.select(), or start with None"
@@ -112,14 +169,33 @@ def state(model: HRNN, value: Any, batch: int) -> None:
         raise ValueError(
             f"state is {part.dtype} on {part.device} and the model {model.dtype} on {model.device}; use state.to(device, dtype)"
         )
-    like = model.initial_state(1)
-    shapes, expected = (
-        [[part.shape[1:] for part in cell] for cell in s.cells] + [[(h.shape[0], *h.shape[2:])] for h in s.history]
-        for s in (value, like)
-    )
+    value.check()
     beyond = [isinstance(p, int) and int(value.clock.position[:, i].max()) > p for i, p in enumerate(model.periods)]
-    if shapes != expected or any(beyond):
+    if _kinds(value) != _expected(model) or any(beyond):
         raise ValueError("state was made by a model with other cells, periods or decoders; start with state=None")
+    if model.tokens and value.history:
+        low, high = (int(v) for v in torch.aminmax(value.history[0]))
+        if low < 0 or high >= model.input_size:
+            raise ValueError(
+                f"state remembers the token {low if low < 0 else high}, the model has Tokens({model.input_size}); start with "
+                f"state=None"
+            )
+
+
+def _kinds(state: State) -> list[Any]:
+    """Of every tensor that belongs to a row: the rest of its shape, dtype and device."""
+    cells = [[(part.shape[1:], part.dtype, part.device) for part in cell] for cell in state.cells]
+    return [cells, [(h.shape[0], *h.shape[2:], h.dtype, h.device) for h in state.history]]
+
+
+def _expected(model: HRNN) -> list[Any]:
+    """The kinds of a model's own states, found once: making a state takes longer than looking at one."""
+    if not model.builtin:
+        return _kinds(model.initial_state(1))
+    key = (model.dtype, model.device, model.decoders is not None)
+    if key not in model.state_kinds:
+        model.state_kinds[key] = _kinds(model.initial_state(1))
+    return model.state_kinds[key]
 
 
 def boundaries(model: HRNN, value: Any, steps: int, batch: int) -> Tensor | None:
@@ -127,13 +203,18 @@ def boundaries(model: HRNN, value: Any, steps: int, batch: int) -> Tensor | None
     given = sum(isinstance(p, Given) for p in model.periods)
     if value is None:
         if given:
-            raise ValueError(f"boundaries is None, but periods={model.periods} wants them; give a bool tensor (time, batch)")
+            raise ValueError(
+                f"boundaries is None, but periods={shown(model.periods)} wants them; give a bool tensor (time, batch)"
+            )
         return None
     if not given:
-        raise ValueError(f"boundaries was given, but periods={model.periods} are all fixed; use hrnn.Given(reach) for a period")
+        raise ValueError(
+            f"boundaries was given, but periods={shown(model.periods)} are all fixed; use hrnn.Given(reach) for a period"
+        )
     if not isinstance(value, Tensor) or value.dtype != torch.bool:
         kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
         raise TypeError(f"boundaries is {kind}; give a bool tensor, true where the level above ticks")
+    tensor("boundaries", value)
     full = value[..., None] if value.dim() == 2 and given == 1 else value
     if full.dim() != 3 or full.shape[0] not in (steps, steps + 1) or full.shape[1:] != (batch, given):
         shape = f"({steps}, {batch})" if given == 1 else f"({steps}, {batch}, {given})"
@@ -147,9 +228,18 @@ def lengths(value: Any, steps: int, batch: int, device: torch.device) -> Tensor 
     """(batch,) whole numbers from 0 to `steps`; None where no row is shorter."""
     if value is None:
         return None
-    value = torch.as_tensor(value)
-    if value.shape != (batch,) or value.is_floating_point() or value.dtype == torch.bool:
+    if not isinstance(value, Tensor) and not hasattr(value, "__array__"):
+        counts = entries("lengths", value, f"[{', '.join([str(steps)] * min(4, batch))}]")
+        value = torch.tensor([whole(f"lengths[{i}]", n, -LARGEST) for i, n in enumerate(counts)], dtype=torch.int64)
+    elif not isinstance(value, Tensor):
+        try:
+            value = torch.as_tensor(value)
+        except (TypeError, ValueError, RuntimeError):  # an array of objects, of text, of another byte order
+            raise TypeError(f"lengths is {shown(value)}; expected whole numbers of shape ({batch},)") from None
+    tensor("lengths", value)
+    if value.shape != (batch,) or value.dtype not in INTEGERS + _UNSIGNED:
         raise ValueError(f"lengths is {value.dtype} of shape {tuple(value.shape)}; expected whole numbers of shape ({batch},)")
+    value = value.long()
     if bool((value < 0).any() | (value > steps).any()):
         row = int(((value < 0) | (value > steps)).nonzero()[0])
         raise ValueError(f"lengths[{row}] is {int(value[row])}; expected 0 to {steps}, the number of steps given")
@@ -170,7 +260,7 @@ def resets(
     if not isinstance(value, Tensor) or value.dtype != torch.bool or value.shape not in ((batch,), (steps, batch)):
         kind = f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(f"reset is {kind}; expected bool of shape ({batch},), at the first step, or ({steps}, {batch})")
-    value = value.to(model.device)
+    value = tensor("reset", value).to(model.device)
     if value.dim() == 1:
         value = torch.cat([value[None], value.new_zeros(steps - 1, batch)])
     if lengths is not None:  # nothing starts in padding
@@ -190,17 +280,32 @@ def betas(model: HRNN, value: Sequence[float] | None) -> list[float]:
         return [0.0] * below
     if isinstance(value, int | float):
         raise TypeError(
-            f"betas is {value}; give a list with one weight for each level below the top, e.g. betas={[value] * below}"
+            f"betas is {shown(value)}; give a list with one weight for each level below the top, "
+            f"e.g. betas={shown([value] * below)}"
         )
-    numbers = [float(b) for b in value]
-    if len(numbers) != below:
+    given = entries("betas", value, shown([0.1] * below))
+    if len(given) != below:
         raise ValueError(
-            f"betas has {len(numbers)} entries for {below + 1} levels; give one for each level below the top: {below}"
+            f"betas has {len(given)} entries for {below + 1} levels; give one for each level below the top: {below}"
         )
-    if any(not 0 <= b < float("inf") for b in numbers):
-        raise ValueError(f"betas is {numbers}; weights of losses are finite and not negative")
+    try:
+        numbers = [number("betas", beta) for beta in given]
+    except ValueError:
+        raise ValueError(f"betas is {shown(given)}; weights of losses are finite and not negative") from None
     if any(numbers) and model.decoders is None:
         raise ValueError(
             f"betas is {numbers}, but the model has no decoders; make or load it with decoders=True, or give betas of 0"
         )
     return numbers
+
+
+def metric(name: Any, value: Any) -> Tensor:
+    """The sum of what a loss function returned beside its values."""
+    try:
+        found = value if isinstance(value, Tensor) else torch.as_tensor(value)
+        problem = in_memory(found)
+        if not problem:
+            return found.detach().sum()
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        problem = shown(value)
+    raise TypeError(f"loss returned the metric {shown(name)} as {problem}; give a tensor or a number, to be summed")

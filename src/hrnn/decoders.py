@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -130,13 +129,3 @@ def _mix(x: Tensor) -> Tensor:
 def _shift(x: Tensor, bits: int) -> Tensor:
     """Logical shift to the right: torch's keeps the sign."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
-
-
-def per_level(name: str, value: object, levels: int) -> list:
-    """One entry for each level below the top, from one value for all or a list."""
-    entries = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value] * levels
-    if len(entries) != levels:
-        raise ValueError(
-            f"{name} has {len(entries)} entries for {levels} levels below the top; give one for each, or one for all"
-        )
-    return entries

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +9,15 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool, Int, Shaped
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from hrnn import checks
+from hrnn import checks, tensors
+from hrnn.arguments import entries, flag, shown, whole
 from hrnn.cells import BUILTIN, BuiltinCell, Cell, UserCell
-from hrnn.decoders import INDICES, Decoder, per_level
+from hrnn.decoders import Decoder
+from hrnn.description import FORMAT, check_described, matched, numbers, upgraded
 from hrnn.forward import Run
+from hrnn.room import check_fits
 from hrnn.segments import Clock, Given, Period, reach_of
 from hrnn.state import State
 
@@ -71,34 +71,40 @@ class HRNN(nn.Module):
         super().__init__()
         self.inputs = inputs
         self.tokens = isinstance(inputs, Tokens)
-        count = inputs.count if isinstance(inputs, Tokens) else inputs
-        if not isinstance(count, int) or count < 1:
-            raise ValueError(f"inputs is {inputs}; give hrnn.Tokens(n) or the size of the input vectors, at least 1")
-        self.input_size: int = count
+        try:
+            self.input_size: int = whole("inputs", inputs.count if isinstance(inputs, Tokens) else inputs)
+        except ValueError:
+            given = inputs if isinstance(inputs, str) else shown(inputs)
+            raise ValueError(
+                f"inputs is {given[:100]}; give hrnn.Tokens(n) or the size of the input vectors, at least 1"
+            ) from None
         self.hidden_sizes = checks.sizes(hidden_sizes)
         self.periods = checks.periods(periods, len(self.hidden_sizes))
-        self.batch_first, self.check_finite = batch_first, check_finite
+        self.batch_first, self.check_finite = flag("batch_first", batch_first), flag("check_finite", check_finite)
         levels, below = len(self.hidden_sizes), len(self.periods)
-        choices = [cell] * levels if isinstance(cell, str) or callable(cell) else list(cell)
+        choices = [cell] * levels if isinstance(cell, str) or callable(cell) else entries("cell", cell, '"lstm"')
         if len(choices) != levels:
             raise ValueError(f"cell has {len(choices)} entries for {levels} levels; give one for each level, or one for all")
+        options = checks.decoder_options(below, decoder_layers, decoder_units, indices)
+        self._config = {
+            "inputs": {"tokens": self.input_size} if self.tokens else self.input_size,
+            "hidden_sizes": self.hidden_sizes,
+            "periods": [{"given": p.reach} if isinstance(p, Given) else p for p in self.periods],
+            "cell": [c if isinstance(c, str) else None for c in choices],
+            **options,
+            "batch_first": batch_first,
+            "check_finite": check_finite,
+        }
+        if torch.get_default_device().type != "meta":
+            what = f"hidden_sizes is {shown(self.hidden_sizes)}, periods {shown(self.periods)}, inputs {shown(inputs)}"
+            check_fits(f"{what}, decoder_units {shown(decoder_units)}", 4 * numbers({**self._config, "decoders": decoders}))
         sizes = [self.input_size, *self.hidden_sizes, 0]
         self.cells = nn.ModuleList(
             _make_cell(choices[i], sizes[i], sizes[i + 2], sizes[i + 1], self.tokens and i == 0) for i in range(levels)
         )
-        options = {
-            "decoder_layers": per_level("decoder_layers", decoder_layers, below),
-            "decoder_units": per_level("decoder_units", decoder_units, below),
-            "indices": per_level("indices", indices, below),
-        }
-        for i in range(below):
-            if options["decoder_layers"][i] < 1 or options["decoder_units"][i] < 1:
-                raise ValueError(f"decoder_layers and decoder_units of level {i} are {options['decoder_layers'][i]} and "
-                                 f"{options['decoder_units'][i]}; give at least 1")  # fmt: skip
-            if options["indices"][i] not in INDICES:
-                raise ValueError(f"indices is {options['indices'][i]!r}; expected one of {INDICES}")
+        self.state_kinds: dict[Any, list[Any]] = {}  # see hrnn.checks
         self.decoders: nn.ModuleList | None = None
-        if decoders:
+        if flag("decoders", decoders):
             self.decoders = nn.ModuleList(
                 Decoder(
                     self.hidden_sizes[i],
@@ -111,15 +117,6 @@ class HRNN(nn.Module):
                 )
                 for i in range(below)
             )
-        self._config = {
-            "inputs": {"tokens": count} if self.tokens else count,
-            "hidden_sizes": self.hidden_sizes,
-            "periods": [{"given": p.reach} if isinstance(p, Given) else p for p in self.periods],
-            "cell": [c if isinstance(c, str) else None for c in choices],
-            **options,
-            "batch_first": batch_first,
-            "check_finite": check_finite,
-        }
 
     @property
     def config(self) -> dict[str, Any]:
@@ -141,17 +138,20 @@ class HRNN(nn.Module):
 
     def cell(self, level: int) -> Cell:
         """The cell of a level."""
-        return self.cells[level]  # type: ignore[return-value]
+        return self.cells[_level("level", level, len(self.cells))]  # type: ignore[return-value]
 
     def decoder(self, level: int) -> Decoder:
         """The decoder of a level below the top."""
-        assert self.decoders is not None
-        return self.decoders[level]  # type: ignore[return-value]
+        if self.decoders is None:
+            raise ValueError(f"level is {shown(level)}, but the model has no decoders; make or load it with decoders=True")
+        return self.decoders[_level("level", level, len(self.decoders))]  # type: ignore[return-value]
 
     def initial_state(self, batch: int) -> State:
         """The state of `batch` rows before their sequences begin."""
-        if batch < 1:
-            raise ValueError(f"batch is {batch}; give at least one row")
+        batch = whole("batch", batch, remedy="at least one row")
+        if batch > 1:
+            kept = sum(map(reach_of, self.periods)) if self.decoders is not None else 0
+            check_fits(f"batch is {batch}", 4 * batch * (sum(self.hidden_sizes) + kept))
         device = self.device
         with torch.no_grad():
             cells = tuple(self.cell(i).initial_state(batch) for i in range(len(self.cells)))
@@ -166,6 +166,9 @@ class HRNN(nn.Module):
 
     def reset(self, state: State, rows: Bool[Tensor, " batch"]) -> State:
         """`state` with the rows where `rows` is true back before the start of a sequence."""
+        checks.state(self, state, state.batch if isinstance(state, State) else 1)
+        if checks.tensor("rows", rows).dtype != torch.bool or rows.shape != (state.batch,):
+            raise ValueError(f"rows is {shown(rows)}; expected bool of shape ({state.batch},), true where a row starts over")
         fresh = self.initial_state(state.batch)
 
         def mixed(new: Tensor, old: Tensor, axis: int) -> Tensor:
@@ -202,7 +205,7 @@ class HRNN(nn.Module):
         """
         if self.batch_first:
             x, boundaries, reset = (_swap(v) for v in (x, boundaries, reset))
-        checks.inputs(self, x)
+        x = checks.inputs(self, x)
         steps, batch = x.shape[:2]
         given = checks.boundaries(self, boundaries, steps, batch)
         valid = checks.lengths(lengths, steps, batch, self.device)
@@ -225,6 +228,9 @@ class HRNN(nn.Module):
         reset: Bool[Tensor, " batch"] | None = None,
     ) -> tuple[Shaped[Tensor, "batch hidden"], State]:
         """One input of a stream: (batch,) or (batch, input_size) to (batch, hidden). Memory does not grow with the stream."""
+        for name, value in (("x", x), ("boundaries", boundaries), ("reset", reset)):
+            if isinstance(value, Tensor) and value.dim() < 1:
+                raise ValueError(f"{name} has shape (); expected a batch of rows, ({name if name == 'x' else 'batch'}, ...)")
         axis = 1 if self.batch_first else 0
         inputs, given, at = (v.unsqueeze(axis) if isinstance(v, Tensor) else v for v in (x, boundaries, reset))
         output, state = self(inputs, state, boundaries=given, reset=at)
@@ -232,39 +238,49 @@ class HRNN(nn.Module):
 
     def save(self, path: str | Path, decoders: bool = True) -> None:
         """Write weights and configuration as one safetensors file, with the decoders or, for inference, without."""
-        keep = decoders and self.decoders is not None
-        weights = {k: v.contiguous() for k, v in self.state_dict().items() if keep or not k.startswith("decoders.")}
-        config = {**self.config, "decoders": keep}
-        save_file(weights, str(path), metadata={"format": "pt", "hrnn": json.dumps(config)})
+        keep = flag("decoders", decoders) and self.decoders is not None
+        weights = {name: tensor for name, tensor in self.state_dict().items() if keep or not name.startswith("decoders.")}
+        if self.device.type == "meta":
+            raise ValueError("model is on meta, where nothing has a value; there is nothing to be saved")
+        tensors.write(path, weights, {**self.config, "decoders": keep, "format": FORMAT})
 
     @staticmethod
-    def load(path: str | Path, cell: CellChoice | Sequence[CellChoice] | None = None, device: str = "cpu") -> HRNN:
-        """Read what `save` wrote. A model with a user's cells wants them again, as `cell`."""
-        with safe_open(str(path), framework="pt", device=device) as file:
-            text = (file.metadata() or {}).get("hrnn")
-            if text is None:
-                raise ValueError(f"{path} holds tensors but no hrnn model; write it with model.save()")
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        config = json.loads(text)
-        inputs, periods = config.pop("inputs"), config.pop("periods")
-        stored = config.pop("cell")
-        if cell is None and None in stored:
+    def load(
+        path: str | Path, cell: CellChoice | Sequence[CellChoice] | None = None, device: torch.device | str = "cpu"
+    ) -> HRNN:
+        """Read what `save` wrote. A model with a user's cells wants them again, as `cell`. A file that is damaged, or was made
+        to do harm, gets a ValueError."""
+        device = tensors.device_of(device)
+        weights, metadata = tensors.read(path)
+        if metadata is None:
+            raise ValueError(f"{path} holds tensors but no hrnn model; write it with model.save()")
+        config = upgraded(path, metadata)
+        stored = config["cell"]
+        if cell is None and isinstance(stored, list) and None in stored:
             raise ValueError(
                 f"{path} was saved with a cell of the user's at level {stored.index(None)}; give it again: load(path, cell=...)"
             )
-        model = HRNN(
-            Tokens(inputs["tokens"]) if isinstance(inputs, dict) else inputs,
-            periods=[Given(p["given"]) if isinstance(p, dict) else p for p in periods],
-            cell=stored if cell is None else cell,
-            **config,
-        )
-        dtype = next(t.dtype for name, t in weights.items() if t.is_floating_point())
-        model.to(device=device, dtype=dtype)
+        try:
+            check_described(config, weights)
+            model = HRNN(
+                Tokens(config["inputs"]["tokens"]) if isinstance(config["inputs"], dict) else config["inputs"],
+                periods=[Given(p["given"]) if isinstance(p, dict) else p for p in config["periods"]],
+                cell=stored if cell is None else cell,
+                **{name: value for name, value in config.items() if name not in ("inputs", "periods", "cell")},
+            )
+            model.to(dtype=matched(weights, model.state_dict()))
+        except (TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError) as error:
+            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"{path} does not hold the model that it describes: {reason}") from None
         model.load_state_dict(weights)
-        return model
+        return model.to(device)
 
     def extra_repr(self) -> str:
         return f"{self.inputs}, hidden_sizes={self.hidden_sizes}, periods={self.periods}"
+
+
+def _level(name: str, value: Any, count: int) -> int:
+    return value if type(value) is int and 0 <= value < count else whole(name, value, 0, count - 1)
 
 
 def _swap(value: Any) -> Any:
@@ -274,10 +290,10 @@ def _swap(value: Any) -> Any:
 def _make_cell(choice: CellChoice, inputs: int, context: int, hidden: int, tokens: bool) -> nn.Module:
     if isinstance(choice, str):
         if choice not in BUILTIN:
-            raise ValueError(f"cell is {choice!r}; expected one of {sorted(BUILTIN)}, or a callable that makes a module")
+            raise ValueError(f"cell is {shown(choice)}; expected one of {sorted(BUILTIN)}, or a callable that makes a module")
         return BUILTIN[choice](inputs, context, hidden, tokens)
     if not callable(choice):
-        raise TypeError(f"cell is {choice!r}; give a name or a callable (input_size, hidden_size) -> nn.Module")
+        raise TypeError(f"cell is {shown(choice)}; give a name or a callable (input_size, hidden_size) -> nn.Module")
     module = choice(inputs + context, hidden)
     if not isinstance(module, nn.Module):
         raise TypeError(f"cell returned a {type(module).__name__}; expected an nn.Module with step and initial_state")

@@ -9,36 +9,38 @@ import ctypes
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from statistics import median
 from typing import Any
 
-_CELLS = {"lstm": (4, 2, 1, 4, 4), "gru": (4, 1, 0, 3, 3), "rnn": (1, 1, 0, 1, 1)}  # gates, state, scratch, entering, hidden
+from hrnn.arguments import entries, flag, shown, whole
+from hrnn.room import CELLS, cell_numbers
+
 _BLOCK = 16  # hrnn.cells.block.BACKWARD_TICKS, without importing torch; a test compares them
 _FLOAT, _TOKEN = 4, 8
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
+_OBJECTS = 9_000  # bytes of the views that are kept of a tick
+_OVERHEAD = 2_000_000  # what a first window takes of allocators, libraries and interpreter, whatever its size
 
 
 def paper_count(periods: Sequence[int], window: int) -> int:
     """The paper's count for restricted gradients: the sum of the periods plus twice the top level's ticks. 166 for a period
     of 10 and a window of 784. Without a hierarchy, and for true gradients, it is the window."""
-    _check(periods, window)
+    _, periods, window = _checked(None, periods, window)
     return sum(periods) + 2 * (window // math.prod(periods)) if periods else window
 
 
 def exact_count(hidden_sizes: Sequence[int], periods: Sequence[int], window: int) -> float:
     """What has to be stored by the same reckoning, nothing left out: hidden states of every level, and, above the lowest, the
     gradients of contexts. In vectors of the lowest level's size: a vector of twice that size counts twice."""
-    _check(periods, window)
-    if len(hidden_sizes) != len(periods) + 1:
-        raise ValueError(f"periods has {len(periods)} entries for {len(hidden_sizes)} levels; give one fewer than hidden_sizes")
-    ticks = [*periods, math.ceil(window / math.prod(periods))]
-    numbers = sum(n * size * (1 if level == 0 else 2) for level, (n, size) in enumerate(zip(ticks, hidden_sizes, strict=True)))
-    return numbers / hidden_sizes[0]
+    sizes, periods, window = _checked(hidden_sizes, periods, window)
+    ticks = [*periods, _ceil(window, math.prod(periods))]
+    numbers = sum(n * size * (1 if level == 0 else 2) for level, (n, size) in enumerate(zip(ticks, sizes, strict=True)))
+    return numbers / sizes[0]
 
 
 def predict(
@@ -55,32 +57,36 @@ def predict(
     outputs: int = 3,
 ) -> int:
     """Bytes that `Restricted` takes for one window, above the model, its inputs and targets: float32, fixed periods, a linear
-    head of `outputs` numbers. It adds up the buffers that the code allocates."""
-    _check(periods, window)
-    gates, parts, scratch, entering, recurrent = _CELLS[cell]
-    levels, total, temporary = len(hidden_sizes), 0.0, 0.0
+    head of `outputs` numbers. It adds up the buffers that the code allocates, and what a process takes beside them."""
+    hidden_sizes, periods, window = _checked(hidden_sizes, periods, window)
+    batch, inputs, outputs = whole("batch", batch), whole("inputs", inputs), whole("outputs", outputs)
+    decoder_units = whole("decoder_units", decoder_units)
+    flag("tokens", tokens), flag("all_indices", all_indices)
+    gates, parts, scratch, _, _ = CELLS[_cell(cell)]
+    levels, total, temporary = len(hidden_sizes), 0, 0
     sizes = [inputs, *hidden_sizes, 0]
     for level, size in enumerate(hidden_sizes):
         below, above = sizes[level], sizes[level + 2]
         reads_tokens = tokens and level == 0
         top = level == levels - 1
-        ticks = math.ceil(window / math.prod(periods)) if top else periods[level]
-        blocks = math.ceil(ticks / _BLOCK) if top else 1
+        ticks = _ceil(window, math.prod(periods)) if top else periods[level]
+        blocks = _ceil(ticks, _BLOCK) if top else 1
         read = _TOKEN if reads_tokens else _FLOAT * below
         tick = _FLOAT * size * (gates + parts + scratch + 1) + read
         total += batch * (ticks * tick + blocks * _FLOAT * size * parts)
         total += batch * min(ticks, _BLOCK) * _FLOAT * size * (gates + (1 if cell == "lstm" else 0))  # differentiation
-        weights = _FLOAT * size * (entering * (below + above) + recurrent * size)
-        total += weights * (2 if cell == "lstm" else 1)  # gradients, and scaled copies
+        total += _OBJECTS * (min(ticks, _BLOCK) if top else ticks)
+        total += _FLOAT * cell_numbers(cell, below, above, size) * (2 if cell == "lstm" else 1)  # gradients, scaled copies
         if not top:
             reach, width = periods[level], (inputs if reads_tokens else below)
-            total += _FLOAT * decoder_units * (size + width + reach)  # the decoder's gradients
+            gradients = _FLOAT * decoder_units * (size + width + reach)
+            total += gradients
             total += batch * reach * read  # history in the new state
             decoded = reach if all_indices else 1
-            temporary = max(temporary, _FLOAT * batch * decoded * (3 * decoder_units + 3 * width))
+            temporary = max(temporary, gradients + _FLOAT * batch * decoded * (3 * decoder_units + 3 * width))
     lowest = periods[0] if periods else _BLOCK
     temporary = max(temporary, _FLOAT * batch * lowest * (2 * hidden_sizes[0] + 3 * outputs))
-    return int(total + temporary)
+    return total + temporary + _OVERHEAD
 
 
 @dataclass(frozen=True)
@@ -105,20 +111,57 @@ def plan(
     """For each depth, the hierarchy with the smallest period that fits the budget in bytes: short segments are easier to
     summarise. `hidden` is the size of every level, or, from the lowest, of each (the last is repeated). An empty list:
     nothing fits. Further options are those of `predict`."""
-    if budget < 1 or window < 1 or batch < 1:
-        raise ValueError(f"budget, window and batch are {budget}, {window} and {batch}; each must be at least 1")
+    budget, window, batch = whole("budget", budget), whole("window", window), whole("batch", batch)
+    given = [hidden] if isinstance(hidden, int) else entries("hidden", hidden, "[256]")
+    sizes = [whole("hidden", size) for size in given]
+    if not sizes:
+        raise ValueError("hidden is []; give the size of every level, or, from the lowest, of each")
     found = []
-    for depth in depths:
-        sizes = [hidden] * depth if isinstance(hidden, int) else [*hidden, *[hidden[-1]] * depth][:depth]
-        for period in range(2, max(2, math.isqrt(window)) + 1):
+    for depth in entries("depths", depths, "(2, 3, 4, 5)"):
+        if whole("depths", depth) > window.bit_length() + 1:  # even periods of 2 do not go into the window
+            continue
+        levels = [*sizes, *[sizes[-1]] * depth][:depth]
+        cost = partial(_cost, levels, batch, options)
+        period = _smallest_period(budget, window, cost, depth - 1)
+        if period is not None:
             periods = [period] * (depth - 1)
-            if math.prod(periods) > window:
-                break
-            size = predict(sizes, periods, window, batch, **options)
-            if size <= budget:
-                found.append(Plan(sizes, periods, size, paper_count(periods, window), exact_count(sizes, periods, window)))
-                break
+            size = predict(levels, periods, window, batch, **options)
+            found.append(Plan(levels, periods, size, paper_count(periods, window), exact_count(levels, periods, window)))
     return found
+
+
+def _cost(levels: list[int], batch: int, options: dict[str, Any], periods: list[int], window: int) -> int:
+    return predict(levels, periods, window, batch, **options)
+
+
+def _smallest_period(budget: int, window: int, cost: Callable[[list[int], int], int], below: int) -> int | None:
+    """Of a hierarchy with `below` levels below the top that fits the budget. It need not try them all: a longer period makes
+    nothing cheaper but the top level, which must therefore lose at least as many ticks as are too many."""
+    growth = 2 * (cost([1] * below, 2) - cost([1] * below, 1))  # with a tick of the top, at most
+    period = 2
+    while period <= max(2, math.isqrt(window)) and period**below <= window:
+        excess = cost([period] * below, window) - budget
+        if excess <= 0:
+            return period
+        ticks = _ceil(window, period**below) - _ceil(excess, growth)
+        if ticks < 1 or not below:
+            return None
+        period = max(period + 1, _root(_ceil(window, ticks), below))
+    return None
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _root(number: int, degree: int) -> int:
+    """The smallest whole number whose power of that degree is at least `number`."""
+    root = round(number ** (1 / degree))
+    while root**degree >= number:
+        root -= 1
+    while root**degree < number:
+        root += 1
+    return root
 
 
 def measure(maker: str = "hrnn.memory:one_window", *, children: int = 3, **arguments: Any) -> int:
@@ -128,14 +171,21 @@ def measure(maker: str = "hrnn.memory:one_window", *, children: int = 3, **argum
     arguments that runs a tiny window, to warm up, and one that runs the window to be measured. On a device the allocator's
     peak is taken, on the CPU the process's resident memory (Linux only).
     """
+    if not isinstance(maker, str) or not re.fullmatch(r"\w+(\.\w+)*:\w+", maker):
+        raise ValueError(f"maker is {shown(maker)}; give 'module:function'")
+    children = whole("children", children)
+    try:
+        given = json.dumps(arguments)
+    except (TypeError, ValueError, RecursionError):
+        raise TypeError(f"arguments is {shown(arguments)}; give what JSON can hold") from None
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     sizes = []
     for _ in range(children):
-        command = [sys.executable, "-c", "from hrnn.memory import _child; _child()", maker, json.dumps(arguments)]
+        command = [sys.executable, "-c", "from hrnn.memory import _child; _child()", maker, given]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise RuntimeError(f"measuring {maker} with {arguments} failed in the child process: {reason}")
+            raise ValueError(f"measuring {maker} with {shown(arguments)} failed in the child process: {reason[:200]}")
         sizes.append(int(done.stdout.strip().splitlines()[-1]))
     return int(median(sizes))
 
@@ -157,13 +207,16 @@ def one_window(
     from torch.nn import functional as F
 
     import hrnn
+    from hrnn.tensors import device_of
 
     torch.manual_seed(0)
     gradients: dict[str, Any] = {"restricted": hrnn.Restricted(), "full": hrnn.Full()}
-    if method not in gradients:
-        raise ValueError(f"method is {method!r}; expected one of {sorted(gradients)}")
-    model = hrnn.HRNN(hrnn.Tokens(inputs) if tokens else inputs, hidden_sizes, periods, cell=cell, indices=indices).to(device)
-    head = torch.nn.Linear(hidden_sizes[0], 3).to(device)
+    if not isinstance(method, str) or method not in gradients:
+        raise ValueError(f"method is {shown(method)}; expected one of {sorted(gradients)}")
+    window, batch, inputs = whole("window", window), whole("batch", batch), whole("inputs", inputs)
+    model = hrnn.HRNN(hrnn.Tokens(inputs) if tokens else inputs, hidden_sizes, periods, cell=cell, indices=indices)
+    model = model.to(device_of(device))
+    head = torch.nn.Linear(model.hidden_sizes[0], 3).to(device)
     x = torch.randint(inputs, (window, batch)) if tokens else torch.randn(window, batch, inputs)
     x, y = x.to(device), torch.randint(3, (window, batch)).to(device)
 
@@ -215,38 +268,25 @@ def peak_since(before: int) -> int:
     return _status("VmHWM") - before
 
 
-def memory_of_machine() -> int | None:
-    """Bytes that a process can have here, with swap; None where the system does not say."""
-    found = []
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        entries = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
-        found.append(entries["MemTotal"] + entries.get("SwapTotal", 0))
-    except (OSError, ValueError, KeyError, IndexError):
-        pass
-    for path in _LIMITS:
-        try:
-            found.append(int(Path(path).read_text()))
-        except (OSError, ValueError):  # none, or "max"
-            continue
-    return min(found, default=None)
-
-
-def in_words(count: int) -> str:
-    """Bytes as one says them: 3.2 TB."""
-    for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000  # type: ignore[assignment]
-    return f"{count:,.3g} EB"
-
-
 def _status(name: str) -> int:
     with open("/proc/self/status") as file:
         line = next(line for line in file if line.startswith(name + ":"))
     return int(line.split()[1]) * 1024
 
 
-def _check(periods: Sequence[int], window: int) -> None:
-    if window < 1 or any(not isinstance(p, int) or p < 1 for p in periods):
-        raise ValueError(f"window is {window} and periods {list(periods)}; each must be a whole number of at least 1")
+def _checked(hidden_sizes: Sequence[int] | None, periods: Sequence[int], window: int) -> tuple[list[int], list[int], int]:
+    """A hierarchy of fixed periods and its window, as whole numbers; sizes are left out where they do not matter."""
+    window = whole("window", window)
+    found = [whole(f"periods[{i}]", p) for i, p in enumerate(entries("periods", periods, "[10]"))]
+    if hidden_sizes is None:
+        return [], found, window
+    sizes = [whole(f"hidden_sizes[{i}]", size) for i, size in enumerate(entries("hidden_sizes", hidden_sizes, "[256, 256]"))]
+    if len(sizes) != len(found) + 1:
+        raise ValueError(f"periods has {len(found)} entries for {len(sizes)} levels; give one fewer than hidden_sizes")
+    return sizes, found, window
+
+
+def _cell(name: Any) -> str:
+    if not isinstance(name, str) or name not in CELLS:
+        raise ValueError(f"cell is {shown(name)}; expected one of {sorted(CELLS)}")
+    return name

@@ -19,9 +19,10 @@ BACKWARD_TICKS = 16  # how many ticks are differentiated at once: bounds the tem
 
 
 class Block:
-    """Buffers for up to `ticks` ticks of `rows` rows. Slot t of a state is the state *before* tick t."""
+    """Buffers for up to `ticks` ticks of `rows` rows. Slot t of a state is the state *before* tick t. `reused`: the same slots
+    are run again and again, so that the views of them are worth keeping; a tick's take about 7 kB."""
 
-    def __init__(self, cell: BuiltinCell, ticks: int, rows: int, inputs: Tensor | None = None):
+    def __init__(self, cell: BuiltinCell, ticks: int, rows: int, inputs: Tensor | None = None, reused: bool = False):
         new, size = cell.weight_hidden.new_empty, cell.hidden_size
         self.cell = cell
         self.gates = new(ticks, rows, cell.gate_blocks * size)
@@ -32,7 +33,7 @@ class Block:
             inputs = torch.empty(shape, dtype=torch.int64, device=self.gates.device) if cell.tokens else new(shape)
         self.inputs = inputs
         self.context: Tensor | None = None
-        self._ticks: list[tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]] | None] = [None] * ticks
+        self._cuts: dict[int, tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]] | None = {} if reused else None
 
     def set_state(self, slot: int, state: CellState | None) -> None:
         """Write the state before tick `slot`; None is zero."""
@@ -52,9 +53,11 @@ class Block:
         cell = self.cell
         cell.enter(weights, self.inputs[start:stop].flatten(0, 1), self.gates[start:stop].flatten(0, 1))
         for slot in range(start, stop):
-            cut = self._ticks[slot]
+            cut = None if self._cuts is None else self._cuts.get(slot)
             if cut is None:
-                cut = self._ticks[slot] = self._cut(slot)
+                cut = self._cut(slot)
+                if self._cuts is not None:
+                    self._cuts[slot] = cut
             entering, recurrent, before, views = cut
             if slot > start or not fresh:
                 recurrent.addmm_(before, weights.hidden)

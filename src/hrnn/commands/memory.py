@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from rich.table import Table
 
-from hrnn import memory
+from hrnn import memory, room
 from hrnn.commands.options import console, parse
 from hrnn.errors import DONE, FAILED, UserError, shortened
 from hrnn.limits import LARGEST, LEVELS, at_least, option
@@ -87,11 +87,11 @@ def _needs(options: Memory) -> list[dict[str, Any]]:
 
 def _require_room(options: Memory, predicted: int) -> None:
     """Refuse to measure what surely does not fit; true gradients keep every tick of the lowest level."""
-    there = memory.memory_of_machine()
+    there = room.memory_of_machine()
     needed = max(predicted, 4 * options.window * options.batch * options.hidden_sizes[0])
     if there is not None and needed > there:
         raise UserError(
-            f"measuring needs about {memory.in_words(needed)} and this machine has {memory.in_words(there)}; give a smaller "
+            f"measuring needs about {room.in_words(needed)} and this machine has {room.in_words(there)}; give a smaller "
             "--window, --batch or --hidden-sizes, or drop --measure"
         )
 

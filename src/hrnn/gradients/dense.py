@@ -31,11 +31,11 @@ class Tape:
     """A level's ticks since it was last differentiated, in buffers that are used again and again.
 
     A level below the top needs `slots` = its period, where a tick's slot is its place in the segment. The top, whose
-    segment is the window, gets further blocks of `slots` as it goes.
+    segment is the window, gets further blocks of `slots` as it goes, and runs each of its slots but once.
     """
 
-    def __init__(self, cell: BuiltinCell, rows: int, slots: int):
-        self.cell, self.rows, self.slots = cell, rows, slots
+    def __init__(self, cell: BuiltinCell, rows: int, slots: int, top: bool):
+        self.cell, self.rows, self.slots, self.top = cell, rows, slots, top
         self.weights = cell.prepare()
         self.buffers = cell.zero_gradients()
         self.blocks: list[Block] = []
@@ -48,7 +48,7 @@ class Tape:
         self._grow()
 
     def _grow(self) -> None:
-        self.blocks.append(Block(self.cell, self.slots, self.rows))
+        self.blocks.append(Block(self.cell, self.slots, self.rows, reused=not self.top))
         self.d_hidden.append(self.cell.weight_hidden.new_empty(self.slots, self.rows, self.cell.hidden_size))
 
     def begin(self, slot: int, state: CellState | None) -> None:
@@ -142,7 +142,7 @@ class Dense:
         for level, cell in enumerate(model.cells):
             assert isinstance(cell, BuiltinCell)
             below = level < len(self.periods)
-            tape = Tape(cell, state.batch, self.periods[level] if below else BACKWARD_TICKS)
+            tape = Tape(cell, state.batch, self.periods[level] if below else BACKWARD_TICKS, top=not below)
             place = position[level] if below else 0
             tape.begin(place, state.cells[level])
             if below and place and state.history:

@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from hrnn.arguments import shown
 from hrnn.forward import Ended, Run
 from hrnn.gradients.objective import Objective, leaves
 from hrnn.gradients.updates import Updates
@@ -40,6 +41,8 @@ class Full:
     ) -> Result:
         """Run one window forward and backward; arguments and result as in `Restricted.backward`. `on_segment` is told of
         every level once, at the end; `updates` is refused."""
+        if on_segment is not None and not callable(on_segment):
+            raise TypeError(f"on_segment is {shown(on_segment)}; give a function of hrnn.gradients' Differentiated, or None")
         if updates is not None:
             raise ValueError(
                 "updates were given to Full: a true gradient is complete only at the window's end; use hrnn.Restricted, or "

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
+from hrnn import checks
 from hrnn.forward import Ended
 from hrnn.gradients.window import Loss, Result, Window
 from hrnn.state import State
@@ -90,7 +91,7 @@ class Objective:
                 f"the library takes the mean over the whole window"
             )
         for name, value in metrics.items():
-            summed = torch.as_tensor(value).detach().sum()
+            summed = checks.metric(name, value)
             self.metrics[name] = self.metrics[name] + summed if name in self.metrics else summed
         weighted = values.sum() * self.window.weight
         self.total = self.total + weighted.detach()

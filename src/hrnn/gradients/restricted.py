@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
+from hrnn.arguments import shown, whole
 from hrnn.forward import phase
 from hrnn.gradients.dense import Dense
 from hrnn.gradients.objective import Objective
 from hrnn.gradients.rounds import Rounds
-from hrnn.gradients.updates import Mover, Updates
+from hrnn.gradients.updates import Mover, Updates, check_updates
 from hrnn.gradients.window import Chunk, Differentiated, Loss, Result, Window
 from hrnn.hierarchy import HRNN
 from hrnn.state import State
@@ -26,9 +27,9 @@ class Restricted:
     """
 
     def __init__(self, round_steps: int | None = None):
-        if round_steps is not None and round_steps < 1:
-            raise ValueError(f"round_steps is {round_steps}; give at least 1, or None for a default")
-        self.round_steps = round_steps
+        self.round_steps = (
+            None if round_steps is None else whole("round_steps", round_steps, remedy="at least 1, or None for a default")
+        )
 
     @torch.no_grad()
     def backward(
@@ -74,16 +75,11 @@ class Restricted:
             model, x, y, loss=loss, betas=betas, state=state, mask=mask, boundaries=boundaries, lengths=lengths,
             reset=reset, weight=weight, local_weight=local_weight, generator=generator,
         )  # fmt: skip
+        if on_segment is not None and not callable(on_segment):
+            raise TypeError(f"on_segment is {shown(on_segment)}; give a function of hrnn.gradients' Differentiated, or None")
+        if updates is not None:
+            check_updates(updates, model, window.state.batch, weight, window.local_weight)
         objective = Objective(window, loss)
-        if updates is not None and window.local_weight is None:
-            raise ValueError(
-                "local_weight is needed for updates within a window that comes as an iterator; give 1/(steps * batch)"
-            )
-        if updates is not None and updates.group.size > 1 and weight is None:
-            raise ValueError(
-                "weight is needed where several processes update together; give weight=1/targets and "
-                "local_weight=1/(steps * batch) of the whole batch"
-            )
         mover = Mover(updates, len(model.cells), window.local_weight, window.state.batch)
         position = phase(model, window.state.clock) if window.in_phase else None
         position = mover.together(position, len(model.periods))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hrnn.arguments import each, entries, number, shown, whole
 from hrnn.distributed import ALONE, Group
 from hrnn.gradients.objective import laid_out_as
 from hrnn.hierarchy import HRNN
@@ -46,24 +47,32 @@ class Updates:
         group: Group = ALONE,
         rows: int | None = None,
     ):
+        if not isinstance(model, HRNN):
+            raise TypeError(f"model is a {type(model).__name__}; give an hrnn.HRNN")
         levels = len(model.cells)
-        self.every: list[int | None] = _each("every", every, levels)
-        self.clip: list[float | None] = _each("clip", clip, levels)
-        if any(n is not None and n < 1 for n in self.every):
-            raise ValueError(f"every is {every}; a level moves after at least 1 segment, or, with None, once a window")
-        self.after, self.group, self.rows = after, group, rows
-        self.parameters: list[list[nn.Parameter]] = [list(cell.parameters()) for cell in model.cells]
-        for level, decoder in enumerate(model.decoders or []):
-            self.parameters[level] += list(decoder.parameters())
-        self.parameters[0] += list(heads)
-        makers = [optimizers] * levels if callable(optimizers) else list(optimizers)
+        self.every: list[int | None] = [
+            None if n is None else whole("every", n, remedy="at least 1 segment, or None: the level moves once a window")
+            for n in each("every", every, levels)
+        ]
+        self.clip: list[float | None] = [
+            None if norm is None else number("clip", norm, positive=True, infinite=True) for norm in each("clip", clip, levels)
+        ]
+        if after is not None and not callable(after):
+            raise TypeError(f"after is {shown(after)}; give a function of (level, optimizer), or None")
+        if not isinstance(group, Group):
+            raise TypeError(f"group is {shown(group)}; give what hrnn.distributed.join() returns")
+        self.after, self.group = after, group
+        self.rows = None if rows is None else whole("rows", rows)
+        self.parameters = own_parameters(model)
+        known = {parameter for level in self.parameters for parameter in level}
+        self.parameters[0] += [parameter for parameter in _heads(heads) if parameter not in known]
+        makers = [optimizers] * levels if callable(optimizers) else entries("optimizers", optimizers, "[make] * levels")
         if len(makers) != levels:
             raise ValueError(
                 f"optimizers has {len(makers)} entries for {levels} levels; give one for each, or one function for all"
             )
         self.optimizers: list[torch.optim.Optimizer] = [
-            maker if isinstance(maker, torch.optim.Optimizer) else maker(parameters)
-            for maker, parameters in zip(makers, self.parameters, strict=True)
+            _optimizer(level, makers[level], parameters) for level, parameters in enumerate(self.parameters)
         ]
         self.moves = [0] * levels  # how often each level has moved
 
@@ -89,11 +98,59 @@ class Updates:
             self.after(level, optimizer)
 
 
-def _each(name: str, value: Any, levels: int) -> list[Any]:
-    entries = list(value) if isinstance(value, Sequence) else [value] * levels
-    if len(entries) != levels:
-        raise ValueError(f"{name} has {len(entries)} entries for {levels} levels; give one for each, or one for all")
-    return entries
+def own_parameters(model: HRNN) -> list[list[nn.Parameter]]:
+    """Each level's: those of its cell and of its decoder."""
+    found: list[list[nn.Parameter]] = [list(cell.parameters()) for cell in model.cells]
+    for level, decoder in enumerate(model.decoders or []):
+        found[level] += list(decoder.parameters())
+    return found
+
+
+def _heads(heads: Iterable[nn.Parameter]) -> list[nn.Parameter]:
+    if isinstance(heads, nn.Module):
+        raise TypeError(f"heads is a {type(heads).__name__}; give its parameters: heads=head.parameters()")
+    found = entries("heads", heads, "head.parameters()")
+    for one in found:
+        if not isinstance(one, Tensor) or not one.is_leaf:
+            raise TypeError(f"heads has {shown(one)}; give the parameters of the loss function, e.g. head.parameters()")
+    return list(dict.fromkeys(found))
+
+
+def _optimizer(level: int, maker: Any, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    if not isinstance(maker, torch.optim.Optimizer) and not callable(maker):
+        raise TypeError(f"optimizers[{level}] is {shown(maker)}; give a function of a list of parameters, or an optimizer")
+    made = maker if isinstance(maker, torch.optim.Optimizer) else maker(parameters)
+    if not isinstance(made, torch.optim.Optimizer):
+        raise TypeError(f"optimizers[{level}] returned {shown(made)}; expected a torch.optim.Optimizer")
+    held = {parameter for group in made.param_groups for parameter in group["params"]}
+    wanted = [parameter for parameter in parameters if parameter.requires_grad]
+    if wanted and held.isdisjoint(wanted):
+        raise ValueError(
+            f"optimizers[{level}] holds none of the parameters of level {level}, which would never move; give a function that "
+            f"is handed them, or an optimizer of model.cells[{level}].parameters()"
+        )
+    return made
+
+
+def check_updates(updates: Any, model: HRNN, batch: int, weight: float | None, local_weight: float | None) -> None:
+    """Before a window: the updates are such, of this model, and know what a step's loss counts for."""
+    if not isinstance(updates, Updates):
+        raise TypeError(f"updates is {shown(updates)}; give an hrnn.Updates, or None")
+    for own, known in zip(own_parameters(model), updates.parameters, strict=False):
+        if not set(own) <= set(known) or len(model.cells) != len(updates.parameters):
+            raise ValueError(
+                "updates was made for another model, or its weights were replaced since; make hrnn.Updates(model, ...) anew"
+            )
+    if not local_weight:
+        got = "is needed for updates within a window that comes as an iterator" if local_weight is None else "is 0"
+        raise ValueError(f"local_weight {got}; give 1/(steps * batch): it says what a step counts for")
+    if updates.group.size > 1 and weight is None:
+        raise ValueError(
+            "weight is needed where several processes update together; give weight=1/targets and "
+            "local_weight=1/(steps * batch) of the whole batch"
+        )
+    if updates.rows is not None and updates.rows < batch:
+        raise ValueError(f"rows of updates is {updates.rows} and the window has {batch}; give the rows of the whole batch")
 
 
 class Mover:

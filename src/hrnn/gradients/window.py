@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hrnn import checks
+from hrnn.arguments import number, shown
 from hrnn.hierarchy import HRNN
 from hrnn.state import State
 
@@ -81,6 +82,10 @@ class Window:
             raise TypeError(f"model is a {type(model).__name__}; give an hrnn.HRNN")
         if not callable(loss):
             raise TypeError(f"loss is a {type(loss).__name__}; give a function of (output, target)")
+        if generator is not None and (not isinstance(generator, torch.Generator) or generator.device.type != "cpu"):
+            raise TypeError(f"generator is {shown(generator)}; give a torch.Generator of the CPU, or None for torch's own")
+        weight = None if weight is None else number("weight", weight)
+        local_weight = None if local_weight is None else number("local_weight", local_weight)
         self.model, self.betas = model, checks.betas(model, betas)
         self.streamed = not isinstance(x, Tensor)
         self.batch: int | None = None
@@ -89,7 +94,10 @@ class Window:
         self._opened = self.in_phase = False
         self._given_state = state
         if self.streamed:
-            if not isinstance(x, Iterable):
+            if type(x).__module__ == "numpy":
+                checks.tensor("x", x)
+            numbers = isinstance(x, list | tuple) and any(not isinstance(chunk, Chunk | tuple) for chunk in x[:1])
+            if not isinstance(x, Iterable) or numbers or isinstance(x, str | bytes | bytearray | Mapping):
                 raise TypeError(f"x is a {type(x).__name__}; give a tensor, or an iterable of hrnn.Chunk")
             extra = {"y": y, "mask": mask, "boundaries": boundaries, "lengths": lengths, "reset": reset}
             if named := [name for name, value in extra.items() if value is not None]:
@@ -135,10 +143,13 @@ class Window:
 
     def _checked(self, chunk: Any) -> Chunk:
         """Time first, shapes as documented, mask without padded steps (None: a target everywhere)."""
-        if isinstance(chunk, tuple):
+        if isinstance(chunk, tuple) and 1 <= len(chunk) <= 6:
             chunk = Chunk(*chunk)
         if not isinstance(chunk, Chunk):
-            raise TypeError(f"the window's iterator gave a {type(chunk).__name__}; expected hrnn.Chunk, or a tuple (x, y)")
+            raise TypeError(
+                f"x is an iterator that gave a {type(chunk).__name__}; expected hrnn.Chunk, or a tuple (x, y); a window as a "
+                f"whole is a tensor"
+            )
         model = self.model
         x: Any = chunk.x
         y, mask, boundaries, reset = chunk.y, chunk.mask, chunk.boundaries, chunk.reset
@@ -146,10 +157,10 @@ class Window:
             x, y, mask, boundaries, reset = (
                 v.transpose(0, 1) if isinstance(v, Tensor) and v.dim() > 1 else v for v in (x, y, mask, boundaries, reset)
             )
-        checks.inputs(model, x)
+        x = checks.inputs(model, x)
         steps, batch = x.shape[:2]
         if self.batch not in (None, batch):
-            raise ValueError(f"the window's iterator changed the batch from {self.batch} to {batch} rows; keep it the same")
+            raise ValueError(f"x is an iterator that changed the batch from {self.batch} to {batch} rows; keep it the same")
         self.batch = batch
         if self.streamed and x.requires_grad:
             raise ValueError("x requires grad and comes from an iterator; give the window as one tensor to get x.grad")
@@ -162,7 +173,7 @@ class Window:
             if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (steps, batch):
                 kind = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
                 raise ValueError(f"mask is {kind}; expected bool of shape ({steps}, {batch}), true where there is a target")
-            mask = mask.to(model.device)
+            mask = checks.tensor("mask", mask).to(model.device)
         lengths = checks.lengths(chunk.lengths, steps, batch, model.device)
         checks.values(model, x, lengths, start=self._steps)
         self._steps += steps
@@ -174,6 +185,8 @@ class Window:
         if y is not None and (not isinstance(y, Tensor) or y.shape[:2] != (steps, batch)):
             shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
             raise ValueError(f"y is {shape}; its first dimensions must be those of x, ({steps}, {batch})")
+        if y is not None:
+            checks.tensor("y", y)
         start = self._given_state is None and not self._opened
         at_start, later = checks.resets(model, reset, steps, batch, lengths, start)
         if self._opened:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hrnn.distributed import ALONE, Group
 from hrnn.errors import UserError
-from hrnn.memory import in_words, memory_of_machine
+from hrnn.room import in_words, memory_of_machine
 from hrnn.training.config import Config, reading
 from hrnn.training.network import unrolled
 

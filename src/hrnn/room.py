@@ -1,0 +1,71 @@
+"""What a model takes, and what the machine has: weights and bytes, before anything is made. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+CELLS = {"lstm": (4, 2, 1, 4, 4), "gru": (4, 1, 0, 3, 3), "rnn": (1, 1, 0, 1, 1)}  # gates, state, scratch, entering, hidden
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
+
+
+def weight_numbers(
+    hidden_sizes: Sequence[int],
+    reaches: Sequence[int],
+    cells: Sequence[str | None],
+    *,
+    inputs: int,
+    decoder_layers: Sequence[int],
+    decoder_units: Sequence[int],
+    decoders: bool,
+) -> int:
+    """How many weights a model has, those of cells with other names than the built-in ones left out."""
+    sizes, total = [inputs, *hidden_sizes, 0], 0
+    for level, cell in enumerate(cells):
+        if cell in CELLS:
+            total += cell_numbers(str(cell), sizes[level], sizes[level + 2], sizes[level + 1])
+    for level, reach in enumerate(reaches if decoders else []):
+        layers, units, outputs = decoder_layers[level], decoder_units[level], sizes[level]
+        first = units if layers > 1 else outputs
+        total += first * (hidden_sizes[level] + reach + 1)
+        total += 0 if layers == 1 else (layers - 2) * units * (units + 1) + (units + 1) * outputs
+    return total
+
+
+def cell_numbers(cell: str, below: int, above: int, size: int) -> int:
+    _, _, _, entering, recurrent = CELLS[cell]
+    return size * (entering * (below + above + 1) + recurrent * size)
+
+
+def memory_of_machine() -> int | None:
+    """Bytes that a process can have here, with swap; None where the system does not say."""
+    found = []
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        entries = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
+        found.append(entries["MemTotal"] + entries.get("SwapTotal", 0))
+    except (OSError, ValueError, KeyError, IndexError):
+        pass
+    for path in _LIMITS:
+        try:
+            found.append(int(Path(path).read_text()))
+        except (OSError, ValueError):  # none, or "max"
+            continue
+    return min(found, default=None)
+
+
+def check_fits(what: str, size: int) -> None:
+    """Refuse what takes more bytes than the machine has; `what` names the arguments and their values."""
+    if size > 1 << 28:  # less is not worth asking the system
+        room = memory_of_machine()
+        if room is not None and size > room:
+            raise ValueError(f"{what}: that takes {in_words(size)} and this machine has {in_words(room)}; give smaller numbers")
+
+
+def in_words(count: int) -> str:
+    """Bytes as one says them: 3.2 TB."""
+    for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000  # type: ignore[assignment]
+    return f"{count:,.3g} EB"

@@ -1,0 +1,99 @@
+"""Tensors from outside: what is wrong with their memory, where they may go, and files of them, checked before they are used."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from hrnn.arguments import path_of, shown, whole
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+# What a damaged or hostile header can cause in the reader, in torch and in the interpreter.
+_UNREADABLE = (SafetensorError, RuntimeError, ValueError, TypeError, OverflowError, KeyError, AttributeError, MemoryError)
+
+
+def in_memory(tensor: Tensor) -> str:
+    """What is wrong with a tensor whose values are to be read; nothing where they are ordinary numbers in ordinary memory."""
+    if tensor.is_nested:
+        return "a nested tensor; give one of full shape, with lengths for shorter rows"
+    if tensor.layout != torch.strided:
+        return f"{tensor.layout}; give an ordinary tensor, e.g. with .to_dense()"
+    if tensor.is_quantized:
+        return f"quantised, {tensor.dtype}; give an ordinary tensor, e.g. with .dequantize()"
+    if tensor.device.type == "meta":
+        return "on meta, where nothing has a value; give a tensor with values"
+    if any(getattr(tensor, "names", ())):
+        return "a tensor with named dimensions; drop them with .rename(None)"
+    return ""
+
+
+def device_of(value: Any) -> torch.device:
+    """A device that is there."""
+    try:
+        device = torch.device(value)
+        torch.empty(0, device=device)
+        return device
+    except (RuntimeError, TypeError, ValueError, OverflowError, AssertionError, ImportError) as error:
+        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        raise ValueError(f"device is {shown(value)}, which cannot be used: {reason[0][:100]}") from None
+
+
+def write(path: Any, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    """A safetensors file with `metadata` as JSON under "hrnn". A failure leaves what was there before."""
+    path = path_of("path", path)
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"path is {shown(str(path))}, {'a folder' if path.is_dir() else 'in no folder'}; give that of a file")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+    try:
+        save_file(copies, str(temporary), metadata={"format": "pt", "hrnn": json.dumps(metadata)})
+        os.replace(temporary, path)
+    except SafetensorError as error:  # which is what the writer makes of an OSError
+        raise OSError(f"{path} cannot be written: {error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def read(path: Any) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
+    """The tensors of a safetensors file, in main memory, and its metadata under "hrnn", None where there are none. The header
+    is checked against the file's size before anything of a tensor's size is allocated."""
+    path = path_of("path", path)
+    os.stat(path)  # raises FileNotFoundError
+    if not path.is_file():
+        raise ValueError(f"{path} is no file; give what save() wrote")
+    try:
+        with safe_open(str(path), framework="pt", device="cpu") as file:
+            text = (file.metadata() or {}).get("hrnn")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (*_UNREADABLE, OSError) as error:
+        raise ValueError(f"{path} is damaged, or no safetensors file: {shown(str(error))}") from None
+    if text is None:
+        return tensors, None
+    try:
+        metadata = json.loads(text)
+    except (ValueError, RecursionError):
+        metadata = None
+    if not isinstance(metadata, dict):
+        raise ValueError(f"{path} is damaged: its metadata are not a JSON object")
+    return tensors, metadata
+
+
+def format_of(path: Any, metadata: Mapping[str, Any], newest: int) -> int:
+    """The format that a file was written in; 0.1.0 wrote none, which is 1."""
+    try:
+        found = whole("format", metadata.get("format", 1))
+    except ValueError:
+        raise ValueError(f"{path} is damaged: its format is {shown(metadata['format'])}") from None
+    if found > newest:
+        raise ValueError(f"{path} has format {found} and this version of hrnn reads up to {newest}; update hrnn")
+    return found
