@@ -23,7 +23,7 @@ from torch import Tensor
 from hrnn.errors import UserError
 from hrnn.training.compare import in_words
 from hrnn.training.files import make_folder, write_whole
-from hrnn.training.formats import BEGUN_BY_1, CHECKPOINT_FORMAT, upgrade_facts
+from hrnn.training.formats import BEGUN_BY_1, CHECKPOINT_FORMAT, SECTIONS, upgrade_facts
 
 FACTS: dict[str, Any] = {
     "run": str | None,
@@ -156,10 +156,11 @@ class Shelf:
         """Refuse a checkpoint of another run, and say what tells them apart."""
         if facts["run"] is None and str(self.run).startswith(BEGUN_BY_1):
             return  # written before checkpoints said of which run they are
-        difference = in_words(facts["config"] or {}, self.config or {}, ("checksum", "version", "format"))
+        there, here = ({name: (entries or {}).get(name) for name in SECTIONS} for entries in (facts["config"], self.config))
+        difference = in_words(there, here) if facts["config"] and self.config else ""
         raise UserError(
-            f"{path} is of another run ({facts['run'] or 'one of an older version'}, and {self.folder.parent} is {self.run})"
-            f"{': ' + difference if facts['config'] else ''}; put back the files that belong together"
+            f"{path} is of another run ({facts['run'] or 'of an older version'}; {self.folder.parent} is {self.run})"
+            f"{': ' + difference if difference else ''}; put back the files that belong together"
         )
 
     def put(self, update: int, checkpoint: Checkpoint) -> None:
@@ -218,9 +219,22 @@ def flatten_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tenso
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], facts: dict[str, Any]) -> None:
-    """The reverse of `flatten_optimizer`."""
+    """The reverse of `flatten_optimizer`. torch takes whatever it is given, and crashes later: shapes are checked here."""
     state: dict[int, dict[str, Any]] = {}
     for key, value in {**tensors, **facts["numbers"]}.items():
         parameter, _, name = key.partition(".")
         state.setdefault(int(parameter), {})[name] = value
-    optimizer.load_state_dict({"state": state, "param_groups": facts["groups"]})
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    names = {frozenset(entries) for entries in state.values()}
+    if len(names) > 1:
+        raise ValueError("the optimizer has kept more of some parameters than of others")
+    for number, entries in state.items():
+        for name, value in entries.items():
+            shape, expected = getattr(value, "shape", ()), parameters[number].shape
+            if (len(shape) and shape != expected) or not isinstance(value, Tensor | int | float):
+                raise ValueError(f"the optimizer's {name} has shape {tuple(shape)}; expected {tuple(expected)}")
+    before = optimizer.state_dict()["param_groups"]
+    after = facts["groups"]
+    if not isinstance(after, list) or [dict.keys(group) for group in after] != [group.keys() for group in before]:
+        raise ValueError("the optimizer's options are not those of this run")
+    optimizer.load_state_dict({"state": state, "param_groups": after})

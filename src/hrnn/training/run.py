@@ -221,7 +221,10 @@ class Run:
             self._restore_weights(checkpoint)
             state = checkpoint.section("state")
             self.state = self._state(state) if state else None
-            self.indices.set_state(checkpoint.tensors["generator.indices"])
+            generator, current = checkpoint.tensors["generator.indices"], self.indices.get_state()
+            if (generator.dtype, generator.shape) != (current.dtype, current.shape):
+                raise ValueError(f"the generator's state is {generator.dtype} {tuple(generator.shape)}")
+            self.indices.set_state(generator)
             self.position = position_of(checkpoint.facts["position"])
             if self.updates is not None and self.position.moves:  # none before the first update
                 self.updates.moves = list(self.position.moves)
