@@ -137,12 +137,16 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
         if not isinstance(value, list | tuple):
             _refuse()
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(_typed(arguments[0], entry, name) for entry in value)
+            return _same_or(value, tuple(_typed(arguments[0], entry, name) for entry in value))
         if len(value) != len(arguments):
             _refuse()
-        return tuple(_typed(one, entry, name) for one, entry in zip(arguments, value, strict=True))
+        return _same_or(value, tuple(_typed(one, entry, name) for one, entry in zip(arguments, value, strict=True)))
     if hint is Path:
-        return checked_path(Path(value), name) if isinstance(value, str | Path) else _refuse()
+        return (
+            checked_path(value if isinstance(value, Path) else Path(value), name)
+            if isinstance(value, str | Path)
+            else _refuse()
+        )
     if hint is float:
         return value if isinstance(value, int | float) and not isinstance(value, bool) else _refuse()
     if hint is int:
@@ -154,6 +158,11 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return value if isinstance(value, hint) else _refuse()
     return value
+
+
+def _same_or(value: Any, found: tuple[Any, ...]) -> Any:
+    """The value itself if it was right as it is: options that nothing changes stay the same object, with their data."""
+    return value if isinstance(value, tuple) and all(a is b for a, b in zip(value, found, strict=True)) else found
 
 
 def _one_of(kinds: tuple[Any, ...], value: Any, name: str) -> Any:

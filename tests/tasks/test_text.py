@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrnn.errors import UserError
-from hrnn.tasks import Reading, Text, corpus
+from hrnn.tasks import Reading, Text, corpus, text
 from hrnn.tasks.streams import Part
 from hrnn.tasks.text import EVERY_BYTE
+from hrnn.training.config import Budget, Config, Learning, Model
+from hrnn.training.loop import start
 from tests.tiny import SENTENCE, literal_boundaries, real_data, write_text
 
 READING = Reading(seed=0, batch=4, window=10)
@@ -137,13 +139,24 @@ def same(batches, expected):
 
 @pytest.mark.parametrize("kinds", [100, 300, 70_000])
 def test_codes_are_as_narrow_as_the_vocabulary_allows(tmp_path, kinds):
-    text = "".join(map(chr, [*range(32, 0xD000), *range(0xE000, 0x1E000)][:kinds])) * 2
-    (tmp_path / "a.txt").write_text(text, newline="")
+    content = "".join(map(chr, [*range(32, 0xD000), *range(0xE000, 0x1E000)][:kinds])) * 2
+    (tmp_path / "a.txt").write_text(content, newline="")
     task = Text((tmp_path / "a.txt",), validation=tmp_path / "a.txt", test=tmp_path / "a.txt").settled()
     assert len(task.vocabulary) == kinds
     (window,) = task.batch(0, Reading(0, 1, 2 * kinds - 1)).windows
-    assert "".join(task.vocabulary[code] for code in window.x[:, 0]) == text[:-1]
+    assert "".join(task.vocabulary[code] for code in window.x[:, 0]) == content[:-1]
     assert task._part("training").codes.itemsize == {100: 1, 300: 2, 70_000: 4}[kinds]
+    assert Text((tmp_path / "a.txt",), symbols="bytes").settled()._part("training").codes.itemsize == 1
+
+
+def test_a_text_is_read_once_for_a_run(tmp_path, monkeypatch):
+    read, texts = [], text.read_characters
+    monkeypatch.setattr(text, "read_characters", lambda *arguments: read.append(1) or texts(*arguments))
+    for symbols in ("characters", "bytes"):
+        task = Text((write_text(tmp_path / f"{symbols}.txt"),), symbols=symbols)
+        model = Model(hidden_sizes=(4, 4), window=10)
+        start(Config(task, model, Learning(batch=4), Budget(updates=1)), tmp_path / symbols)
+    assert len(read) == 2
 
 
 @given(st.integers(2, 60), st.integers(1, 7))

@@ -67,9 +67,9 @@ def _by_rules(characters: Characters, first: int, last: int, rules: Rules) -> It
     for block in characters.blocks(first, last):
         found = np.zeros(len(block), bool)
         for i, (before, end) in enumerate(tables):
-            ends = end[block]
+            ends = np.take(end, block, mode="clip")  # which is faster than to raise
             if before is not None:
-                befores = before[block]
+                befores = np.take(before, block, mode="clip")
                 ends[1:] &= befores[:-1]
                 ends[0] &= carried[i]
                 carried[i] = bool(befores[-1])

@@ -88,7 +88,7 @@ class Characters:
             end = min(begin + len(piece), self.length)
             for at in range(begin, end, BLOCK):
                 block = piece[at - begin : min(at + BLOCK, end) - begin]
-                found[at : at + len(block)] = table[block]
+                np.take(table, block, out=found[at : at + len(block)], mode="clip")  # which is faster than to raise
             begin = end
         return found
 

@@ -90,10 +90,10 @@ def coded(
     starts = {part: [starts_of(characters, *span, pattern) for pattern in patterns] for part, span in parts.items()}
     kinds = [chr(kind) for kind in characters.kinds.tolist()]
     places = {character: code for code, character in enumerate(vocabulary)}
-    table = np.array([places.get(kind, len(places)) for kind in kinds], np.min_scalar_type(len(places)))
+    table = np.array([places.get(kind, len(places)) for kind in kinds])
     strange = {
         part: {kinds[kind]: int(counts[part][kind]) for kind in np.flatnonzero((table == len(places)) & (counts[part] > 0))}
         for part in parts
     }
-    codes = characters.become(table)
+    codes = characters.become(table.astype(np.min_scalar_type(max(table[sum(counts.values()) > 0], default=0))))
     return Corpus(vocabulary, {part: Part(codes[slice(*span)], starts[part], strange[part]) for part, span in parts.items()})
