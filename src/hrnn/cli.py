@@ -7,7 +7,19 @@ import os
 import sys
 
 from hrnn import signals
-from hrnn.errors import DONE, FAILED, INTERRUPTED, MISTAKE, TERMINATED, DivergedError, LostError, Terminated, UserError
+from hrnn.errors import (
+    DONE,
+    ECHO,
+    FAILED,
+    INTERRUPTED,
+    MISTAKE,
+    TERMINATED,
+    DivergedError,
+    LostError,
+    Terminated,
+    UserError,
+    shortened,
+)
 from hrnn.launch import is_first_process
 
 TYPE_CHECKING = False  # typing is not imported for it: signals are watched as early as possible
@@ -101,7 +113,7 @@ def chosen(arguments: list[str]) -> int:
         return DONE
     name, *rest = arguments
     if name not in COMMANDS:
-        raise UserError(f"hrnn has no command {name!r}; there are {', '.join(COMMANDS)}")
+        raise UserError(f"hrnn has no command {shortened(name)!r}; there are {', '.join(COMMANDS)}")
     module = importlib.import_module(f"hrnn.commands.{name}")
     signals.command_begins()
     return int(module.main(rest))
@@ -113,8 +125,6 @@ def complain(sentence: str) -> int:
 
 def say(sentence: str, code: int) -> int:
     """One line on standard error, however long the values in it; returns the code."""
-    from hrnn.errors import ECHO, shortened
-
     line = " ".join(word if len(word) <= 2 * ECHO else shortened(word) for word in sentence.replace("\n", " ").split(" "))
     try:
         print(f"hrnn: {shortened(line, LINE)}", file=sys.stderr, flush=True)

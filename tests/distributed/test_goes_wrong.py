@@ -89,8 +89,8 @@ def test_a_wrong_option_is_explained_once(found):
 
 def test_a_signal_to_one_process_stops_all_with_a_checkpoint(found, folder, capsys):
     text, codes = said(found, "signal")
-    assert text.count("stopped (interrupted); continue with: hrnn resume") == 1
-    assert codes == [130, 130]
+    assert text.count("stopped (terminated); continue with: hrnn resume") == 1
+    assert codes == [143, 143]
     assert last_update(folder / "signal") == 7
     assert hrnn(capsys, "resume", folder / "signal")[0] == 0
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 import tyro
 from rich.console import Console
 
-from hrnn.errors import MISTAKE, UserError
+from hrnn.errors import ECHO, MISTAKE, UserError, shortened
 from hrnn.launch import is_first_process
 from hrnn.limits import fitted
 
@@ -51,7 +51,7 @@ def in_one_line(text: str) -> str:
     what = " ".join(rest) or title
     what = re.sub(r"no type matching (.*) could be instantiated from (.*?)\. Got errors:.*", r"\2 is no \1", what)
     what = re.sub(r"Perhaps you meant: (--\S+).*", r"perhaps you meant \1", what)
-    return what.replace("{None}|", "").removesuffix(".").strip()
+    return shortened(what.replace("{None}|", "").removesuffix(".").strip(), 2 * ECHO)
 
 
 def require_folder(path: Path, option: str) -> None:

@@ -46,7 +46,8 @@ def build(config: Config[Any]) -> Network:
         try:
             return Network(config)
         except (ValueError, TypeError) as error:
-            raise UserError(str(error)) from None
+            own = f"--cell {config.model.cell} cannot be used: " if ":" in config.model.cell else ""
+            raise UserError(f"{own}{error}") from None
 
 
 def gradient(config: Config[Any]) -> Full | Restricted:

@@ -14,12 +14,13 @@ from hrnn.training.config import Config, reading
 from hrnn.training.network import unrolled
 
 FLOAT, TOKEN = 4, 8
+SHARE = 0.95  # of the machine's memory; the rest is what the system and the interpreter have
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}  # a user's own cell counts as nothing
 MOMENTS = {"sgd": 0, "rmsprop": 1, "adagrad": 1}  # vectors of the optimizer to one of weights; two elsewhere
 REMEDIES = {
-    "weights": "--hidden-sizes or --decoder-units",
+    "weights": "--hidden-sizes, --periods or --decoder-units",
     "batches": "--batch, or shorter sequences",
-    "windows": "--window, --batch or --hidden-sizes",
+    "windows": "--window, --batch, --hidden-sizes or --periods",
 }
 
 
@@ -27,7 +28,7 @@ def require_room(config: Config[Any], group: Group = ALONE, *, learning: bool = 
     """Refuse a run, or only its evaluation, that surely needs more than the machine has."""
     there, needs = memory_of_machine(), bytes_needed(config, group, learning=learning)
     total = sum(needs.values())
-    if there is not None and total > there:
+    if there is not None and total > SHARE * there:
         most = max(needs, key=lambda name: needs[name])
         raise UserError(
             f"the run needs about {in_words(total)}, {in_words(needs[most])} of it for its {most}, and this machine has "
@@ -37,11 +38,13 @@ def require_room(config: Config[Any], group: Group = ALONE, *, learning: bool = 
 
 def bytes_needed(config: Config[Any], group: Group = ALONE, *, learning: bool = True) -> dict[str, int]:
     """At least so many bytes: weights with their gradients and moments, one batch, and what a window keeps."""
-    copies = 2 + MOMENTS.get(config.learning.optimizer, 2) if learning else 1
+    moments, restricted = MOMENTS.get(config.learning.optimizer, 2), config.model.model in ("ours", "gr-hrnn")
+    # Weights, gradients (restricted ones are gathered apart), moments, and a checkpoint of weights and moments.
+    copies = 1 + 1 + restricted + moments + 1 + moments if learning else 1
     found = {"weights": FLOAT * copies * weights(config), "batches": 0, "windows": 0}
     read = reading(config, unrolled(config), group)
     steps, inputs, rows = config.task.steps_of_batch(read), config.task.inputs, len(read.rows)
-    state = FLOAT * rows * sum(config.hidden_sizes)
+    state = FLOAT * rows * (sum(config.hidden_sizes) + history(config))
     if steps is None:
         return {**found, "windows": state}
     place = FLOAT * inputs if isinstance(inputs, int) else 2 * TOKEN
@@ -51,6 +54,13 @@ def bytes_needed(config: Config[Any], group: Group = ALONE, *, learning: bool = 
     kept = window * config.hidden_sizes[0] if not learning else ticks_kept(config, window)
     found["windows"] = FLOAT * rows * kept + state
     return found
+
+
+def history(config: Config[Any]) -> int:
+    """Numbers of one row's state that the decoders may ask for: what every level below the top has read."""
+    inputs = config.task.inputs
+    widths = (inputs if isinstance(inputs, int) else TOKEN // FLOAT, *config.hidden_sizes)
+    return sum(reach * widths[level] for level, reach in enumerate((*config.reaches, *config.periods)))
 
 
 def ticks_kept(config: Config[Any], window: int) -> int:
