@@ -10,6 +10,7 @@ import typing
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
+from unittest.mock import Mock
 
 import pytest
 
@@ -216,11 +217,12 @@ def test_bytes_in_words():
     assert 1e8 < memory_of_machine() < 1e15
 
 
-def test_a_run_that_diverges_at_once_names_no_checkpoint(capsys, tmp_path):
-    options = ("--length", 2, "--updates", 5, "--learning-rate", 1e30, "--optimizer", "sgd", "--run", tmp_path / "run")
+def test_a_run_that_diverges_at_once_has_the_checkpoint_that_it_speaks_of(capsys, tmp_path):
+    options = ("--length", 2, "--updates", 5, "--learning-rate", 1e308, "--run", tmp_path / "run")
     code, _, err = hrnn(capsys, "train", "copy", *TINY, *options)
     assert code == 1
-    assert "it had no checkpoint yet, begin again with --overwrite" in err
+    assert f"at update 2; the last good checkpoint is in {tmp_path / 'run'}. Try a lower --learning-rate" in err
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("*.safetensors")] == ["update-000000000.safetensors"]
 
 
 def test_a_users_mistake_while_running_is_shown_with_its_line(capsys, tmp_path, monkeypatch):
@@ -244,11 +246,7 @@ def test_what_nobody_foresaw_is_one_line(capsys, monkeypatch):
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "memory is not enough"),
         (PermissionError(13, "Permission denied", "/some/file"), "/some/file cannot be read or written: Permission denied"),
     ):
-
-        def fails(arguments, error=error):
-            raise error
-
-        monkeypatch.setattr(command, "main", fails)
+        monkeypatch.setattr(command, "main", Mock(side_effect=error))
         code, _, err = hrnn(capsys, "runs")
         assert (code, err.count("\n"), sentence in err) == (1, 1, True)
     monkeypatch.setenv("HRNN_TRACEBACK", "1")

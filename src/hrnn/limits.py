@@ -11,6 +11,7 @@ A number must be finite, and a whole one below 2**63, whether or not a range is 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import types
@@ -69,7 +70,8 @@ def fitted(options: T) -> T:
 
     Fields that are dataclasses themselves are looked into. The first mistake is a UserError that names the option.
     """
-    hints, changed = hints_of(type(options)), {}
+    kind: Any = type(options)
+    hints, changed = hints_of(kind), {}
     for field in dataclasses.fields(options):  # type: ignore[arg-type]
         value = getattr(options, field.name)
         if dataclasses.is_dataclass(value):
@@ -91,7 +93,7 @@ def built(kind: type[T], entries: Any, where: str) -> T:
         raise UserError(f"{where} has no option {shortened(unknown[0])!r}; there are {', '.join(fields)}")
     if missing := [name for name, field in fields.items() if name not in entries and required(field)]:
         raise UserError(f"{where} lacks {', '.join(missing)}")
-    hints = hints_of(kind)
+    hints = hints_of(typing.cast(Any, kind))
     values = {name: value for name, value in entries.items() if fields[name].init}
     return fitted(kind(**{name: typed(hints.get(name, Any), value, name_of(name)) for name, value in values.items()}))
 
@@ -100,6 +102,7 @@ def required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
+@functools.cache
 def hints_of(kind: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(kind)

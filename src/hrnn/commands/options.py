@@ -23,12 +23,22 @@ T = TypeVar("T")
 
 def parse(kind: type[T], command: str, arguments: Sequence[str], description: str | None = None) -> T:
     """Options by their own names, without those of the dataclasses around them, checked; a mistake is a UserError."""
+    options, said = _parsed(kind, command, arguments, description)
+    if options is None:
+        if any(len(word) > ECHO for word in arguments):  # it is repeated, and broken into lines: once more with less of it
+            said = _parsed(kind, command, [shortened(word) for word in arguments], description)[1] or said
+        raise UserError(f"{in_one_line(said)} (hrnn {command} --help lists all options)")
+    return fitted(options)
+
+
+def _parsed(kind: type[T], command: str, arguments: Sequence[str], description: str | None) -> tuple[T | None, str]:
+    """The options, or None and what tyro says of the mistake."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.ExitStack() as silence:
             if not is_first_process():
                 silence.enter_context(contextlib.redirect_stdout(said))
-            options = tyro.cli(
+            found = tyro.cli(
                 kind,
                 prog=f"hrnn {command}",
                 args=list(arguments),
@@ -37,21 +47,24 @@ def parse(kind: type[T], command: str, arguments: Sequence[str], description: st
             )
     except SystemExit as stopped:
         if stopped.code == MISTAKE:
-            raise UserError(f"{in_one_line(said.getvalue())} (hrnn {command} --help lists all options)") from None
+            return None, said.getvalue()
         raise
-    return fitted(options)
+    return found, ""
 
 
 def in_one_line(text: str) -> str:
-    """What tyro says in a box, without the box and what follows from the rest."""
-    paragraphs = [" ".join(re.sub(r"[│╭╮╰╯]", " ", part).split()) for part in re.split(r"──+|─ ─|╌╌+", text)]
-    sentences = [part for part in paragraphs if part and not part.startswith(("For full helptext", "Argument helptext"))]
-    title, *rest = sentences or ["the arguments cannot be read"]
-    title = title.removesuffix(" ─").removeprefix("─ ")
-    what = " ".join(rest) or title
+    """What tyro says in a box, without the box and without what every such box ends with."""
+    sections = [""]
+    for line in text.splitlines()[1:-1]:  # without the box's head and foot
+        content = line.strip().strip("|│").strip()
+        if content and not content.strip("-─"):
+            sections.append("")
+        else:
+            sections[-1] = f"{sections[-1]} {content}".strip()
+    what = " ".join(one for one in sections if one and not one.startswith(("For full helptext", "Argument helptext")))
     what = re.sub(r"no type matching (.*) could be instantiated from (.*?)\. Got errors:.*", r"\2 is no \1", what)
-    what = re.sub(r"Perhaps you meant: (--\S+).*", r"perhaps you meant \1", what)
-    return shortened(what.replace("{None}|", "").removesuffix(".").strip(), 2 * ECHO)
+    what = re.sub(r"\.? ?Perhaps you meant: (--\S+).*", r"; perhaps you meant \1", what)
+    return shortened(what.replace("{None}|", "").removesuffix("."), 2 * ECHO) or "the arguments cannot be read"
 
 
 def require_folder(path: Path, option: str) -> None:

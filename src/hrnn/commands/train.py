@@ -15,7 +15,6 @@ from hrnn.distributed import LONGEST, TIMEOUT, Group, join
 from hrnn.errors import DONE, EXIT_CODES, FAILED, MISTAKE, DivergedError, LostError, UserError
 from hrnn.limits import above, at_least, option
 from hrnn.tasks import TASKS, Task, name_of, task_named
-from hrnn.training import folder as folders
 from hrnn.training.config import SUGGESTED, Budget, Config, Learning, Model, TaskT, Upkeep
 from hrnn.training.folder import resume_command
 from hrnn.training.loop import Outcome, start
@@ -117,7 +116,7 @@ def follow(folder: Path, as_json: bool, timeout: float, work: Callable[[Group], 
             outcome = work(group)
         except (UserError, DivergedError, LostError) as error:
             if isinstance(error, DivergedError):
-                error = DivergedError(f"{error}; {last_good(folder)}. {ADVICE}")
+                error = DivergedError(f"{error}; the last good checkpoint is in {folder}. {ADVICE}")
             if group.size == 1:
                 raise error from None
             if group.speaks():
@@ -137,13 +136,6 @@ def follow(folder: Path, as_json: bool, timeout: float, work: Callable[[Group], 
     else:
         print(f"{folder}: {describe(result)}")
     return DONE
-
-
-def last_good(folder: Path) -> str:
-    """What a run that diverged has left."""
-    if any((folder / folders.CHECKPOINTS).glob("*.safetensors")):
-        return f"the last good checkpoint is in {folder}"
-    return f"it had no checkpoint yet, begin again with --overwrite or another --run than {folder}"
 
 
 def describe(result: dict[str, Any]) -> str:
