@@ -11,7 +11,6 @@ from typing import Any
 
 from hrnn.limits import LARGEST
 
-
 _NO_NUMBER = (
     TypeError,
     ValueError,

@@ -3,13 +3,12 @@ surely does not fit, and what passes may still be too much."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
 from hrnn.distributed import ALONE, Group
 from hrnn.errors import UserError
-from hrnn.room import in_words, memory_of_machine
+from hrnn.room import in_words, memory_of_machine, weight_numbers
 from hrnn.training.config import Config, reading
 from hrnn.training.network import unrolled
 
@@ -79,14 +78,15 @@ def ticks_kept(config: Config[Any], window: int) -> int:
 
 
 def weights(config: Config[Any]) -> int:
-    """Numbers that are learned."""
-    inputs, model = config.task.inputs, config.model
-    width = inputs if isinstance(inputs, int) else inputs.count
-    sizes, gates = (width, *config.hidden_sizes, 0), GATES.get(model.cell, 0)
-    total = config.hidden_sizes[0] * config.task.outputs
-    for level, size in enumerate(config.hidden_sizes):
-        total += gates * size * (sizes[level] + size + sizes[level + 2])
-    for level, reach in enumerate((*config.reaches, *config.periods)):
-        layers = [sizes[level + 1] + reach, *[model.decoder_units] * (model.decoder_layers - 1), sizes[level]]
-        total += sum(a * b for a, b in itertools.pairwise(layers))
-    return total
+    """Numbers that are learned, those of a user's own cells left out."""
+    inputs, model, reaches = config.task.inputs, config.model, (*config.reaches, *config.periods)
+    levels = weight_numbers(
+        config.hidden_sizes,
+        reaches,
+        [model.cell] * len(config.hidden_sizes),
+        inputs=inputs if isinstance(inputs, int) else inputs.count,
+        decoder_layers=[model.decoder_layers] * len(reaches),
+        decoder_units=[model.decoder_units] * len(reaches),
+        decoders=True,
+    )
+    return levels + (config.hidden_sizes[0] + 1) * config.task.outputs
