@@ -20,7 +20,7 @@ from campaigns.defects import Limit, Summary, draw
 from campaigns.forked import Ended, call
 from campaigns.judge import complaint, general
 from campaigns.kills import References
-from campaigns.layer import Layer, die
+from campaigns.layer import Layer, Operation, die
 from campaigns.small import End
 
 NAMES = ("copy", "text", "text unlocked", "needle")
@@ -74,21 +74,29 @@ class Shelf:
         self.references = References(scratch)
         self.folder = scratch / "whole"
         self.folder.mkdir()
-        for name in NAMES:
-            reference = self.references.of(name)
-            done = self.references.folder / f"{slug(name)}-1"
-            shutil.copytree(done, self.folder / f"{slug(name)}-done")
-            cut = self.folder / f"{slug(name)}-cut"
-            layer = Layer(
-                cut, lambda operation, number, _: die() if operation == ("unlink", "checkpoint") and number > 2 else None
-            )
-            call([*reference.arguments, "--run", str(cut)], self.folder, before=layer.install)
         self.model, self.state = self.folder / "model.safetensors", self.folder / "state.safetensors"
         import hrnn
 
         model = hrnn.HRNN(hrnn.Tokens(3), hidden_sizes=[4, 5], periods=[3])
         model.save(self.model)
         model.initial_state(2).save(self.state)
+
+    def whole(self, name: str, ending: str) -> Path:
+        """A run that is "done", or "cut" short, made when first asked for."""
+        run = self.folder / f"{slug(name)}-{ending}"
+        if not run.exists():
+            reference = self.references.of(name)
+            if ending == "done":
+                shutil.copytree(self.references.folder / f"{slug(name)}-1", run)
+            else:
+                layer = Layer(run, in_mid_course)
+                call([*reference.arguments, "--run", str(run)], self.folder, before=layer.install)
+        return run
+
+
+def in_mid_course(operation: Operation, number: int, moment: str) -> None:
+    if operation == ("unlink", "checkpoint") and number > 2:
+        die()
 
 
 def slug(name: str) -> str:
@@ -99,13 +107,12 @@ def run_case(chance: random.Random, folder: Path, shelf: Shelf, summary: Summary
     """Damage a run and use it."""
     name, ending = chance.choice(NAMES), chance.choice(("cut", "cut", "done"))
     run = folder / f"{slug(name)}-{ending}"
-    shutil.copytree(shelf.folder / run.name, run)
+    shutil.copytree(shelf.whole(name, ending), run)
     done: list[str] = []
     damaged: set[str] = set()
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         path = chance.choice(sorted(path for path in run.rglob("*") if path.is_file() and path.name != "lock"))
-        other = shelf.folder / f"{slug(chance.choice(NAMES))}-{chance.choice(('cut', 'done'))}"
-        done.append(damage(chance, path, run, other))
+        done.append(damage(chance, path, run, shelf))
         damaged.add(path.name)
     for command in chance.sample(list(COMMANDS), 2):
         arguments = COMMANDS[command](run.name)
@@ -145,17 +152,19 @@ def compared(run: Path, expected: End, damaged: set[str], summary: Summary) -> s
     return None
 
 
-def damage(chance: random.Random, path: Path, run: Path, other: Path) -> str:
+def damage(chance: random.Random, path: Path, run: Path, shelf: Shelf) -> str:
     """Spoil a file; says how."""
+    if chance.random() < 0.15:
+        other = shelf.whole(chance.choice(NAMES), chance.choice(("cut", "done")))
+        same = other / path.relative_to(run)
+        if same.is_file():
+            shutil.copyfile(same, path)
+            return f"{path.name} of {other.name}"
     kinds: list[Callable[[random.Random, Path], str]] = [flip, cut, remove, empty, extend]
     if path.suffix in (".json", ".jsonl"):
         kinds += [edit_json] * 5
     if path.suffix == ".safetensors":
         kinds += [edit_header] * 4
-    same = other / path.relative_to(run)
-    if same.is_file() and chance.random() < 0.2:
-        shutil.copyfile(same, path)
-        return f"{path.name} of {other.name}"
     return f"{path.name} {chance.choice(kinds)(chance, path)}"
 
 
@@ -264,7 +273,7 @@ def model_case(chance: random.Random, folder: Path, shelf: Shelf, summary: Summa
     whole = chance.choice((shelf.model, shelf.state))
     path = folder / whole.name
     shutil.copyfile(whole, path)
-    told = damage(chance, path, folder, shelf.folder / "none")
+    told = damage(chance, path, folder, shelf)
     ended = call([], folder, before=lambda: load(path, whole == shelf.model), patience=PATIENCE)
     summary.calls += 1
     summary.counts[f"load exit code {ended.code}"] += 1

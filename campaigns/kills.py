@@ -24,12 +24,13 @@ from pathlib import Path
 from campaigns.defects import Limit, Summary, draw
 from campaigns.forked import Ended, begin, call, finish
 from campaigns.judge import complaint, shown
-from campaigns.layer import Act, Layer, Operation, die
+from campaigns.layer import PHASES, Act, Layer, Operation, die
 from campaigns.small import End, commands, partial_files
 from tests.torchrun import ROOT, command, environment
 
 MOST = 4  # kills of a run
 EVERY_PAIR, EVERY_PROCESS, EVERY_TORCHRUN = 12, 25, 60  # how often a case is of these kinds
+ENOUGH = 300  # kills among which every phase of a run must be
 PAIRED = ("copy", "text", "text unlocked", "needle")
 
 
@@ -59,6 +60,10 @@ def run(seed: int, limit: Limit, scratch: Path) -> Summary:
         problem = case(chance, folder / "run", reference, lives, summary)
         if problem and not summary.known(problem):
             summary.add(problem, told)
+    if summary.counts["kills"] >= ENOUGH:
+        for phase in PHASES:
+            if not summary.counts[f"killed {phase}"]:
+                summary.add(f"no kill landed in the phase: {phase}", f"python -m campaigns --only kills --seed {seed}")
     return summary
 
 
@@ -91,7 +96,10 @@ class References:
             seconds = time.monotonic() - began
             if ended.code:
                 raise RuntimeError(f"an undisturbed run failed: {shown(arguments)}\n{ended.said}")
-            self._known[name, processes] = Reference(arguments, End.of(run), seconds, layer.seen())
+            end = End.of(run)
+            if name == "copy" and {record.get("outcome") for record in end.journal} != {None, "solved", "expired"}:
+                raise RuntimeError("the copy run should solve a length, and go back from one that it does not solve")
+            self._known[name, processes] = Reference(arguments, end, seconds, layer.seen())
         return self._known[name, processes]
 
 

@@ -29,8 +29,8 @@ def commands(data: Path) -> dict[str, list[str]]:
     text = write_text(data / "text.txt", copies=12)
     mnist = write_mnist(data / "mnist", training=36, test=8)
     lines = {
-        "copy": "copy --start 1 --step 3 --patience 12 --test-sequences 8 --periods 3 --window 5 --updates 30 --betas 1"
-        " --learning-rate 0.05 --solved 1.2",
+        "copy": "copy --start 1 --step 3 --patience 10 --test-sequences 8 --periods 3 --window 5 --updates 30 --betas 1"
+        " --learning-rate 0.2 --solved 0.9",
         "pixels": f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 8 --validate-every 3"
         " --schedule cosine",
         "text": f"text --data {text} --window 10 --updates 16 --validate-every 5 --update window",

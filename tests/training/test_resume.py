@@ -1,26 +1,16 @@
-"""A run killed at random moments and resumed each time ends as if nothing had happened, to the last bit.
+"""Runs that are interrupted, or meet a full disk, go on where they were. Kills at any moment are a part of the campaigns."""
 
-HRNN_KILLS sets how often each run is killed: HRNN_KILLS=20 pytest tests/training/test_resume.py
-"""
-
-import contextlib
-import json
 import multiprocessing
 import os
-import random
 import signal
-import struct
 import sys
 import time
 
-import pytest
-import torch
-
+from campaigns.small import journal
 from hrnn.training.checkpoint import read
-from hrnn.training.journal import EVENTS, JOURNAL
+from hrnn.training.journal import JOURNAL
 from tests.tiny import write_mnist, write_text
 
-KILLS = int(os.environ.get("HRNN_KILLS", "2"))
 SMALL = ["--hidden-sizes", "8", "12", "--batch", "10", "--journal-every", "3", "--checkpoint-seconds", "0.05"]
 
 # A server that has imported everything and forks: a fresh process for each run, without the seconds of imports.
@@ -68,56 +58,8 @@ def tasks(tmp_path):
     return {name: command.split() for name, command in commands.items()}
 
 
-def journal(folder):
-    records = [json.loads(line) for line in (folder / JOURNAL).read_text().splitlines()]
-    return [{name: value for name, value in record.items() if not name.endswith("seconds")} for record in records]
-
-
-def events(folder):
-    """TensorBoard's records without their times: (step, tag, value)."""
-    from tensorboard.compat.proto.event_pb2 import Event
-
-    content, place, found = (folder / EVENTS).read_bytes(), 0, []
-    while place < len(content):
-        (length,) = struct.unpack("<Q", content[place : place + 8])
-        event = Event.FromString(content[place + 12 : place + 12 + length])
-        found += [(event.step, v.tag, v.simple_value) for v in event.summary.value if not v.tag.endswith("seconds")]
-        place += 16 + length
-    return found
-
-
 def last_checkpoint(folder):
     return read(max((folder / "checkpoints").glob("*.safetensors")))
-
-
-@pytest.mark.parametrize("name", ["copy", "pixels", "text", "needle", "unlocked"])
-def test_killed_and_resumed_runs_end_bit_identical(tmp_path, name):
-    options = [*tasks(tmp_path)[name], *SMALL]
-    straight, killed = tmp_path / "straight", tmp_path / "killed"
-    began = time.monotonic()
-    finished(["train", *options, "--run", str(straight)], straight)
-    duration = time.monotonic() - began
-    moments = random.Random(name)
-    arguments = ["train", *options, "--run", str(killed)]
-    for _ in range(KILLS):
-        process = begin(arguments, killed)
-        # Long enough to get somewhere, short enough that the run is not over before the last kill.
-        process.join(0.15 + moments.uniform(0, 2 * duration / (KILLS + 1)))
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-        process.join(60)
-        if (killed / "config.json").exists():
-            arguments = ["resume", str(killed)]
-    finished(arguments, killed)
-
-    expected, found = last_checkpoint(straight), last_checkpoint(killed)
-    assert expected.tensors.keys() == found.tensors.keys()
-    different = [key for key, value in expected.tensors.items() if not torch.equal(value, found.tensors[key])]
-    assert different == []
-    assert journal(killed) == journal(straight)
-    assert events(killed) == events(straight)
-    if name == "copy":
-        assert "expired" in {record.get("outcome") for record in journal(straight)}
 
 
 def test_an_interrupted_run_checkpoints_and_says_how_to_go_on(tmp_path):
