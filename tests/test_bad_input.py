@@ -184,12 +184,6 @@ ANYWHERE = {
         ["boundaries of level 1 at step 3, row 1", "every level below"],
         {"boundaries": flag_at(3, 1, 1)},
     ),
-    "boundaries not nested behind the end": (
-        GIVEN,
-        ValueError,
-        ["boundaries of level 1 at step 5, row 2", "every level below"],
-        {"boundaries": flag_at(5, 2, 1, 6)},
-    ),
     "lengths beyond the window": (
         VECTORS,
         ValueError,

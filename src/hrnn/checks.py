@@ -305,7 +305,7 @@ def metric(name: Any, value: Any) -> Tensor:
         found = value if isinstance(value, Tensor) else torch.as_tensor(value)
         problem = in_memory(found)
         if not problem:
-            return found.detach().sum()
+            return wide(found.detach()).sum()
     except (TypeError, ValueError, RuntimeError, OverflowError):
         problem = shown(value)
     raise TypeError(f"loss returned the metric {shown(name)} as {problem}; give a tensor or a number, to be summed")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from hrnn.unchanged import unchanged
 
 INDICES = ("sampled", "all")
 
@@ -35,11 +38,28 @@ class Decoder(nn.Module):
         sizes = [summary, *[units] * (layers - 1), outputs]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.index = nn.Parameter(torch.empty(reach, sizes[1]))
-        bound = (summary + reach) ** -0.5  # both parts of the first layer as one layer over their concatenation
+        self._reset_first()
+
+    def _reset_first(self) -> None:
         first = self.layers[0]
         assert isinstance(first, nn.Linear)
+        bound = (first.in_features + self.reach) ** -0.5  # both parts of the first layer as one layer over their concatenation
         for parameter in (first.weight, first.bias, self.index):
             nn.init.uniform_(parameter, -bound, bound)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew, e.g. after `to_empty`."""
+        for layer in self.layers:
+            layer.reset_parameters()  # type: ignore[operator]
+        self._reset_first()
+
+    @property
+    def plain(self) -> bool:
+        """Is it as it was made? Then `differentiate` is right; a layer that was changed (parametrised, pruned, replaced, given
+        hooks) is left to autograd."""
+        modules = [self, self.layers, *self.layers]
+        kinds = [Decoder, nn.ModuleList, *[nn.Linear] * len(self.layers)]
+        return unchanged(modules, kinds, 2 * len(self.layers) + 1)
 
     def draw(self, seed: int, level: int, row: Tensor, ordinal: Tensor, ticks: Tensor | int) -> Tensor:
         """The indices (m, n) to decode for n segments: m is 1 or reach. `ticks` is how many inputs each segment had;
@@ -56,9 +76,12 @@ class Decoder(nn.Module):
             x = layer(F.relu(x))
         return x
 
-    def loss(self, summary: Tensor, index: Tensor, targets: Tensor, ticks: Tensor | int) -> Tensor:
-        """The local loss (n,) of n segments, the mean over decoded indices and features. targets: (m, n, ...)."""
-        decoded = self(summary, index)
+    def loss(
+        self, summary: Tensor, index: Tensor, targets: Tensor, ticks: Tensor | int, decode: Callable[..., Tensor] | None = None
+    ) -> Tensor:
+        """The local loss (n,) of n segments, the mean over decoded indices and features. targets: (m, n, ...). `decode` may
+        stand for the module itself."""
+        decoded = (decode or self)(summary, index)
         if self.tokens:
             values = F.cross_entropy(decoded.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
         else:

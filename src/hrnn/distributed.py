@@ -25,6 +25,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from hrnn.errors import LostError, UserError, shortened
 from hrnn.launch import many, restarts
+from hrnn.precision import summed_in
 
 TIMEOUT = 600.0  # seconds
 LONGEST = 1e7  # seconds that a wait may be given
@@ -70,7 +71,7 @@ class Group:
         found = {parameter: parameter.grad for parameter in parameters if parameter.grad is not None}
         for parameter, gradient in self.summed(parameters, found).items():
             if parameter.grad is None:
-                parameter.grad = gradient
+                parameter.grad = gradient.to(parameter.dtype)
             else:
                 parameter.grad.copy_(gradient)
 
@@ -81,7 +82,7 @@ class Group:
         kinds: dict[tuple[torch.dtype, torch.device], dict[Tensor, None]] = {}
         for parameter in parameters:
             if parameter.requires_grad:
-                kinds.setdefault((parameter.dtype, parameter.device), {})[parameter] = None
+                kinds.setdefault((summed_in(parameter.dtype), parameter.device), {})[parameter] = None
         total: dict[Tensor, Tensor] = {}
         for (dtype, device), members in kinds.items():
             sizes = [member.numel() for member in members]

@@ -20,6 +20,7 @@ from torch import Tensor
 from hrnn.cells import BuiltinCell, CellState, UserCell
 from hrnn.cells.block import unroll
 from hrnn.cells.builtin import Weights
+from hrnn.precision import Wide
 from hrnn.segments import Behind, Clock, Given, Piece, Schedule, known_in_advance, pieces, reach_of, schedule
 from hrnn.state import State
 
@@ -88,6 +89,7 @@ class Run:
         self.schedule: Schedule | None = None  # of the last chunk, where that was not in phase
         self.steps = 0
         self.weights: list[Weights] = []  # made when they are first worth it
+        self.wide = [Wide(cell) for cell in model.cells]
         self.everyone = torch.arange(state.batch, device=state.row.device)
 
     def feed(self, x: Tensor, boundaries: Tensor | None, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
@@ -159,11 +161,11 @@ class Run:
         cell = self.model.cell(level)
         assert isinstance(cell, BuiltinCell)
         if self.weights:
-            return unroll(cell, self.weights[level], inputs, state, fresh, context)
+            return unroll(cell, self.weights[level], inputs, state, fresh, context, self.wide[level])
         state = cell.initial_state(inputs.shape[1]) if fresh else state
         outputs = []
         for step, x in enumerate(inputs):
-            state = cell.tick(x, state, None, None, None if step else context)
+            state = self.wide[level](x, state, None, None, None if step else context)
             outputs.append(state[0])
         return torch.stack(outputs), state
 
@@ -219,7 +221,7 @@ class Run:
                 first = level.first[at] if level.first_counts[step] else None
                 where = None if first is None or bool(first.all()) else first.nonzero()[:, 0]
                 mask = None if first is None else first[:, None]
-                new = model.cell(i).tick(inputs, state, mask, where, context if i < top else None)
+                new = self.wide[i](inputs, state, mask, where, context if i < top else None)
                 if self.history and i < top:
                     self.history[i][level.place[at] % self.history[i].shape[0], rows] = inputs.detach()
                 self.cells[i] = (

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from hrnn import checks, tensors
 from hrnn.arguments import entries, flag, shown, whole
-from hrnn.cells import BUILTIN, BuiltinCell, Cell, UserCell
+from hrnn.cells import BUILTIN, Cell, UserCell, by_hand
 from hrnn.decoders import Decoder
 from hrnn.description import FORMAT, check_described, matched, numbers, upgraded
 from hrnn.forward import Run
+from hrnn.precision import without_autocast
 from hrnn.room import check_fits
 from hrnn.segments import Clock, Given, Period, reach_of
 from hrnn.state import State
@@ -133,8 +134,8 @@ class HRNN(nn.Module):
 
     @property
     def builtin(self) -> bool:
-        """Are all cells built in?"""
-        return all(isinstance(cell, BuiltinCell) for cell in self.cells)
+        """Are all cells built in, and as they were made?"""
+        return all(by_hand(cell) for cell in self.cells)
 
     def cell(self, level: int) -> Cell:
         """The cell of a level."""
@@ -216,9 +217,10 @@ class HRNN(nn.Module):
         checks.state(self, state, batch)
         if at_start is not None:
             state = self.reset(state, at_start)
-        run = Run(self, state)
-        output = run.feed(x, given, valid, later)
-        return (_swap(output) if self.batch_first else output), run.close()
+        with without_autocast(self.device):
+            run = Run(self, state)
+            output = run.feed(x, given, valid, later)
+            return (_swap(output) if self.batch_first else output), run.close()
 
     def step(
         self,

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from hrnn.cells.builtin import BuiltinCell, Weights
 from hrnn.cells.contract import CellState
+from hrnn.precision import Wide
 
 BACKWARD_TICKS = 16  # how many ticks are differentiated at once: bounds the temporaries, whatever the block's length
 
@@ -165,15 +166,25 @@ class _Unroll(torch.autograd.Function):
         gradients = cell.gradients(buffers)
         d_parameters = [gradients[parameter] for parameter in cell.parameters()]
         d_before = [None] * cell.state_parts if fresh else carry
-        return None, None, None, d_inputs, carry[0] if block.context is not None else None, *d_before, *d_parameters
+        rest = [None] * (len(wants) - 5 - cell.state_parts - len(d_parameters))
+        d_context = carry[0] if block.context is not None else None
+        return None, None, None, d_inputs, d_context, *d_before, *d_parameters, *rest
 
 
 def unroll(
-    cell: BuiltinCell, weights: Weights, inputs: Tensor, state: CellState, fresh: bool, context: Tensor | None
+    cell: BuiltinCell,
+    weights: Weights,
+    inputs: Tensor,
+    state: CellState,
+    fresh: bool,
+    context: Tensor | None,
+    called: Wide | None = None,
 ) -> tuple[Tensor, CellState]:
     """Consecutive ticks under autograd: inputs (ticks, rows, ...) to hidden states (ticks, rows, hidden) and the state after.
 
-    `fresh`: a segment or sequence starts here, `state` counts as zero and `context` may enter.
+    `fresh`: a segment or sequence starts here, `state` counts as zero and `context` may enter. The parameters' gradients go to
+    those of `called`, if it has any.
     """
-    output, *after = _Unroll.apply(cell, weights, fresh, inputs, context, *state, *cell.parameters())
+    wide = () if called is None else called.parameters.values()
+    output, *after = _Unroll.apply(cell, weights, fresh, inputs, context, *state, *wide, *cell.parameters())
     return output, tuple(after)

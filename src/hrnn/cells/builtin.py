@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hrnn.cells.contract import CellState
+from hrnn.precision import summed_in, wide
 
 
 @dataclass
@@ -165,29 +166,30 @@ class BuiltinCell(nn.Module):
 
     def zero_gradients(self) -> dict[str, Tensor]:
         """Private buffers that gradients are gathered in; `gradients` turns them into the parameters' own."""
-        buffers = {name: torch.zeros_like(parameter) for name, parameter in self.named_parameters()}
+        dtype = summed_in(self.bias.dtype)
+        buffers = {name: torch.zeros_like(parameter, dtype=dtype) for name, parameter in self.named_parameters()}
         if self.tokens:  # rows are added to, so they must be rows
-            buffers["weight_input"] = self.weight_input.new_zeros(self.input_size, self.weight_input.shape[0])
+            buffers["weight_input"] = self.weight_input.new_zeros(self.input_size, self.weight_input.shape[0], dtype=dtype)
         return buffers
 
     def add_gradients(self, buffers: dict[str, Tensor], d_gates: Tensor, inputs: Tensor, before: Tensor | None) -> None:
         """Add what n ticks contribute: d_gates (n, gates), inputs (n, ...), before (n, hidden) the hidden states before."""
-        entering = d_gates[:, self.input_columns]
+        entering = wide(d_gates[:, self.input_columns])
         if self.tokens:  # the bias is the sum over the vocabulary: see `gradients`
             buffers["weight_input"].index_add_(0, inputs, entering)
         else:
-            buffers["weight_input"].addmm_(entering.t(), inputs)
+            buffers["weight_input"].addmm_(entering.t(), wide(inputs))
             buffers["bias"].add_(entering.sum(0))
         if before is not None:
             self.add_hidden_gradients(buffers, d_gates, before)
 
     def add_hidden_gradients(self, buffers: dict[str, Tensor], d_gates: Tensor, before: Tensor) -> None:
         """The recurrent weights' share of `add_gradients`."""
-        buffers["weight_hidden"].addmm_(d_gates[:, self.hidden_columns].t(), before)
+        buffers["weight_hidden"].addmm_(wide(d_gates[:, self.hidden_columns]).t(), wide(before))
 
     def add_context_gradients(self, buffers: dict[str, Tensor], d_gates: Tensor, context: Tensor) -> None:
         """Add what the first ticks of segments contribute: d_gates (n, gates), context (n, context_size)."""
-        buffers["weight_context"].addmm_(d_gates[:, self.input_columns].t(), context)
+        buffers["weight_context"].addmm_(wide(d_gates[:, self.input_columns]).t(), wide(context))
 
     def gradients(self, buffers: dict[str, Tensor]) -> dict[Tensor, Tensor]:
         """Each parameter's gradient from the gathered buffers."""
@@ -214,6 +216,8 @@ class BuiltinCell(nn.Module):
             product = F.linear(context, self.weight_context)
             entered = entered + product if rows is None else entered.index_add(0, rows, product)
         return self.literal(entered, F.linear(state[0], self.weight_hidden), state)
+
+    forward = tick  # so that hooks, and torch.func.functional_call, find it
 
     def literal(self, entered: Tensor, recurrent: Tensor, state: CellState) -> CellState:
         """The textbook equations: the input's products (rows, input gates), the recurrent ones, the state before."""

@@ -82,7 +82,7 @@ class UserCell(nn.Module):
             state = tuple(torch.where(first.view(-1, *[1] * (s.dim() - 1)), f, s) for f, s in zip(fresh, state, strict=True))
         return self._checked(self.module.step(inputs, state), batch, "step", state)  # type: ignore[operator]
 
-    forward = tick  # torch.func.functional_call, which runs it with other weights, calls the module
+    forward = tick  # hooks, and torch.func.functional_call, which runs it with other weights, want a call of the module
 
     def _checked(self, state: Any, batch: int, method: str, like: CellState | None = None) -> CellState:
         name = f"{type(self.module).__name__}.{method}"

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from hrnn.cells.builtin import BuiltinCell
 from hrnn.cells.contract import CellState
+from hrnn.precision import wide
 
 
 class GRU(BuiltinCell):
@@ -83,7 +84,7 @@ class GRU(BuiltinCell):
 
     def add_gradients(self, buffers: dict[str, Tensor], d_gates: Tensor, inputs: Tensor, before: Tensor | None) -> None:
         super().add_gradients(buffers, d_gates, inputs, before)
-        buffers["bias_hidden"].add_(d_gates[:, : self.hidden_size].sum(0))
+        buffers["bias_hidden"].add_(wide(d_gates[:, : self.hidden_size]).sum(0))
 
     def literal(self, entered: Tensor, recurrent: Tensor, state: CellState) -> CellState:
         r, z, n = entered.chunk(3, 1)

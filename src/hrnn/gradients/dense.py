@@ -183,7 +183,7 @@ class Dense:
     def _lowest(self, chunk: Chunk, start: int, stop: int, context: Tensor | None) -> None:
         for hidden, d_hidden in self.tapes[0].push(chunk.x[start:stop].detach(), context):
             end = start + hidden.shape[0]
-            leaf = hidden.detach().requires_grad_()
+            leaf = hidden.clone().requires_grad_()  # the loss may keep it; the buffer is used again
             with torch.enable_grad():
                 loss = self.objective.task(
                     leaf,

@@ -10,10 +10,12 @@ from torch import Tensor
 
 from hrnn.arguments import shown
 from hrnn.forward import Ended, Run
-from hrnn.gradients.objective import Objective, leaves
+from hrnn.gradients.gathered import leaves, muted
+from hrnn.gradients.objective import Objective
 from hrnn.gradients.updates import Updates
 from hrnn.gradients.window import Chunk, Differentiated, Loss, Result, Window
 from hrnn.hierarchy import HRNN
+from hrnn.precision import without_autocast
 from hrnn.state import State
 
 
@@ -61,7 +63,7 @@ class Full:
             if term is not None:
                 terms.append(term)
 
-        with torch.enable_grad():
+        with torch.enable_grad(), without_autocast(model.device):
             run = Run(model, window.state, listen if any(window.betas) else None)
             steps = 0
             for chunk in window:
@@ -70,7 +72,7 @@ class Full:
                 term = objective.task(output, chunk.y, chunk.mask)
                 if term is not None:
                     terms.append(term)
-                    heads |= dict.fromkeys(leaves([term], stop=output))
+                    heads |= dict.fromkeys(leaves([term], stop=output)[0])
             after = run.close().detach()
             gathered = objective.gathered
             wanted: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
@@ -79,12 +81,13 @@ class Full:
             wanted += [leaf for leaf in heads if all(leaf is not other for other in wanted)]
             loss_terms = [term for term in terms if term.requires_grad]
             if loss_terms and wanted:
-                gradients = torch.autograd.grad(loss_terms, wanted, allow_unused=True)
+                with muted(wanted):
+                    gradients = torch.autograd.grad(loss_terms, wanted, allow_unused=True)
                 for leaf, gradient in zip(wanted, gradients, strict=True):
                     gathered.add(leaf, gradient)
         if on_segment is not None:
             for level, cell in enumerate(model.cells):
                 own = [p for p in cell.parameters() if p in gathered.sums]
                 on_segment(Differentiated(level, steps, partial(gathered.only, own)))
-        gathered.commit()
+        objective.succeed()
         return objective.result(after)

@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from hrnn import checks
+from hrnn.decoders import Decoder
 from hrnn.forward import Ended
+from hrnn.gradients.gathered import Gathered, leaves, muted
 from hrnn.gradients.window import Loss, Result, Window
+from hrnn.precision import Wide, autocasts, summed_in, wide
 from hrnn.state import State
-
-
-class Gathered:
-    """Gradients of any leaf tensors, private until the window has succeeded."""
-
-    def __init__(self) -> None:
-        self.sums: dict[Tensor, Tensor] = {}
-
-    def add(self, leaf: Tensor, gradient: Tensor | None, owned: bool = False) -> None:
-        """Add to a leaf's gradient. `owned`: the tensor is nobody else's and may be kept as it is."""
-        if gradient is None:
-            return
-        if leaf in self.sums:
-            self.sums[leaf].add_(gradient)
-        else:
-            mine = laid_out_as(leaf, gradient)
-            self.sums[leaf] = mine.clone() if mine is gradient and not owned else mine
-
-    def only(self, leaves: Iterable[Tensor]) -> dict[Tensor, Tensor]:
-        """Those of some leaves."""
-        return {leaf: self.sums[leaf] for leaf in leaves}
-
-    def take(self, leaves: Iterable[Tensor]) -> dict[Tensor, Tensor]:
-        """Those of some leaves, which start again from nothing."""
-        return {leaf: self.sums.pop(leaf) for leaf in leaves if leaf in self.sums}
-
-    def commit(self) -> None:
-        """Add them to `.grad`, as loss.backward() does."""
-        for leaf, gradient in self.sums.items():
-            if not leaf.requires_grad:
-                continue
-            if leaf.grad is None:
-                leaf.grad = gradient
-            else:
-                leaf.grad.add_(gradient)
-
-
-def laid_out_as(leaf: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient with the strides of its leaf: fused optimizers go through both in the order of memory."""
-    return gradient if gradient.stride() == leaf.stride() else torch.empty_like(leaf).copy_(gradient)
 
 
 class Objective:
@@ -59,10 +24,15 @@ class Objective:
     def __init__(self, window: Window, loss: Loss):
         self.window, self.loss = window, loss
         self.gathered = Gathered()
-        self.total = torch.zeros((), dtype=window.model.dtype, device=window.model.device)
+        self.total = torch.zeros((), dtype=summed_in(window.model.dtype), device=window.model.device)
         self.local = [self.total if beta else self.total + float("nan") for beta in window.betas]
         self.metrics: dict[str, Tensor] = {}
         self.targets = 0
+        self._casts = autocasts(window.model.device)
+        self._depends: bool | None = None  # has a value that the loss returned depended on its output, or a parameter?
+        self._begun = 0  # autograd's number when the loss was last called
+        self._decoders: dict[int, Wide] = {}
+        self._by_hand: dict[int, bool] = {}
 
     def task(self, output: Tensor, y: Tensor | None, mask: Tensor | None) -> Tensor | None:
         """The weighted sum of the loss over the targets among output (steps, rows, hidden), with its graph; None if there
@@ -79,7 +49,11 @@ class Objective:
                 else:
                     output, y = output[mask][None], y[mask][None]
         assert y is not None
-        result = self.loss(output, y)
+        self._begun = torch.autograd._get_sequence_nr()
+        # The user's autocast is for the user's loss. It keeps no casts: parameters may move between two calls.
+        casts = torch.autocast(output.device.type, cache_enabled=False) if self._casts else nullcontext()
+        with casts:
+            result = self.loss(output, y)
         values, metrics = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
         if not isinstance(metrics, Mapping):
             raise TypeError(f"loss returned a {type(metrics).__name__} beside its values; expected a dict of metrics")
@@ -90,10 +64,16 @@ class Objective:
                 f"loss returned {got}; expected one value per step and row, {shape}, as reduction='none' gives: "
                 f"the library takes the mean over the whole window"
             )
+        if not values.is_floating_point():
+            raise TypeError(f"loss returned values of {values.dtype}, which have no gradient; return floating-point numbers")
+        if values.requires_grad:
+            self._depends = True
+        elif self._depends is None and output.requires_grad and bool(values.detach().any()):  # zeros are no loss at all
+            self._depends = False
         for name, value in metrics.items():
             summed = checks.metric(name, value)
             self.metrics[name] = self.metrics[name] + summed if name in self.metrics else summed
-        weighted = values.sum() * self.window.weight
+        weighted = wide(values).sum() * self.window.weight
         self.total = self.total + weighted.detach()
         self.targets += shape[0] * shape[1]
         return weighted
@@ -102,18 +82,29 @@ class Objective:
         """beta times the weighted local loss of segments that ended, with its graph; None where beta is 0."""
         if not self.window.betas[ended.level]:
             return None
-        index = self._index(ended)
-        values = self.window.model.decoder(ended.level).loss(ended.summary, index, ended.recent(index), ended.ticks)
+        if ended.level not in self._decoders:
+            self._decoders[ended.level] = Wide(self.window.model.decoder(ended.level))
+        return self._local_by_autograd(ended, self._decoders[ended.level])
+
+    def _local_by_autograd(self, ended: Ended, decode: Wide | None) -> Tensor:
+        index, decoder = self._index(ended), self.window.model.decoder(ended.level)
+        values = decoder.loss(ended.summary, index, ended.recent(index), ended.ticks, decode)
         return self._weigh_local(ended, values) * self.window.betas[ended.level]
 
     def local_gradient(self, ended: Ended) -> Tensor:
         """Gather the gradients of `local_loss` and return that of the summaries; beta is not 0."""
-        index, level = self._index(ended), ended.level
-        span = ended.span.to(ended.summary.dtype) if isinstance(ended.span, Tensor) else ended.span
-        weight = span * (self.window.local_weight * self.window.betas[level])
-        values, d_summary, gradients = self.window.model.decoder(level).differentiate(
-            ended.summary, index, ended.recent(index), ended.ticks, weight
-        )
+        decoder: Decoder = self.window.model.decoder(ended.level)
+        if ended.level not in self._by_hand:
+            self._by_hand[ended.level] = decoder.plain
+        if not self._by_hand[ended.level]:
+            with torch.enable_grad():
+                leaf = ended.summary.detach().requires_grad_()
+                gradient = self.differentiate(self._local_by_autograd(replace(ended, summary=leaf), None), leaf)
+            return torch.zeros_like(leaf) if gradient is None else gradient
+        index = self._index(ended)
+        span = ended.span.to(self.total.dtype) if isinstance(ended.span, Tensor) else ended.span
+        weight = span * (self.window.local_weight * self.window.betas[ended.level])
+        values, d_summary, gradients = decoder.differentiate(ended.summary, index, ended.recent(index), ended.ticks, weight)
         self._weigh_local(ended, values)
         for parameter, gradient in gradients.items():
             self.gathered.add(parameter, gradient, owned=True)
@@ -126,7 +117,7 @@ class Objective:
         return decoder.draw(self.window.seed, ended.level, ended.row, ended.ordinal, ended.ticks)
 
     def _weigh_local(self, ended: Ended, values: Tensor) -> Tensor:
-        weighted = (values * ended.span).sum() * self.window.local_weight
+        weighted = (wide(values) * ended.span).sum() * self.window.local_weight
         self.local[ended.level] = self.local[ended.level] + weighted.detach()
         return weighted
 
@@ -134,30 +125,31 @@ class Objective:
         """Gather the gradients of every leaf that `loss` depends on, and return that of `leaf`."""
         if loss is None or not loss.requires_grad:
             return None
-        others = [other for other in leaves([loss]) if other is not leaf]
-        gradients = torch.autograd.grad(loss, [leaf, *others], allow_unused=True)
+        others, older = leaves([loss], since=self._begun)
+        others = [other for other in others if other is not leaf]
+        try:
+            with muted(others):  # what was computed before the loss was called is needed again for the next segment
+                gradients = torch.autograd.grad(loss, [leaf, *others], allow_unused=True, retain_graph=older)
+        except RuntimeError as error:
+            if not older:
+                raise
+            raise ValueError(
+                "loss uses a tensor that was computed with its graph before loss was called, and autograd cannot go through "
+                f"that graph once for every segment; compute the tensor inside loss, or detach it ({error})"
+            ) from error
         for other, gradient in zip(others, gradients[1:], strict=True):
             self.gathered.add(other, gradient)
         return gradients[0]
 
+    def succeed(self) -> None:
+        """The window is over: its gradients are added to `.grad`."""
+        if self._depends is False and not any(self.window.betas):  # with local losses it may be meant: only they are trained
+            raise ValueError(
+                "loss returned numbers that depend neither on the output nor on a parameter, and train nothing; compute them "
+                "without detach(), item() or no_grad(), or return zeros where there is no loss"
+            )
+        self.gathered.commit()
+
     def result(self, state: State) -> Result:
         local = torch.stack(self.local) if self.local else self.total.new_zeros(0)
         return Result(state, self.total, local, self.metrics, self.targets)
-
-
-def leaves(tensors: Iterable[Tensor], stop: Tensor | None = None) -> list[Tensor]:
-    """The tensors that a graph would accumulate gradients in, without looking behind `stop`."""
-    found: dict[Tensor, None] = {}
-    seen = {stop.grad_fn if stop is not None else None, None}
-    stack = [tensor.grad_fn for tensor in tensors]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        assert node is not None
-        variable = getattr(node, "variable", None)
-        if variable is not None:
-            found[variable] = None
-        stack.extend(following for following, _ in node.next_functions)
-    return list(found)

@@ -15,6 +15,7 @@ from hrnn.gradients.rounds import Rounds
 from hrnn.gradients.updates import Mover, Updates, check_updates
 from hrnn.gradients.window import Chunk, Differentiated, Loss, Result, Window
 from hrnn.hierarchy import HRNN
+from hrnn.precision import without_autocast
 from hrnn.state import State
 
 
@@ -83,9 +84,10 @@ class Restricted:
         mover = Mover(updates, len(model.cells), window.local_weight, window.state.batch)
         position = phase(model, window.state.clock) if window.in_phase else None
         position = mover.together(position, len(model.periods))
-        if position is not None:
-            after = Dense(window, objective, position, on_segment, mover).run()
-        else:
-            after = Rounds(window, objective, self.round_steps, on_segment, mover).run()
-        objective.gathered.commit()
+        with without_autocast(model.device):
+            if position is not None:
+                after = Dense(window, objective, position, on_segment, mover).run()
+            else:
+                after = Rounds(window, objective, self.round_steps, on_segment, mover).run()
+        objective.succeed()
         return objective.result(after)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor
 
-from hrnn.cells import BuiltinCell, UserCell
+from hrnn.cells import BuiltinCell, by_hand
 from hrnn.forward import Ended, cleared
 from hrnn.gradients.logs import BuiltinLog
 from hrnn.gradients.objective import Objective
@@ -54,13 +54,12 @@ class Rounds:
         self.logs: list[BuiltinLog | UserLog] = []
         for level in range(self.top + 1):
             cell = model.cell(level)
-            if isinstance(cell, UserCell):
+            if isinstance(cell, BuiltinCell) and by_hand(cell):
+                self.logs.append(BuiltinLog(cell, state.cells[level], mover.updates is not None))
+            else:
                 self.logs.append(
                     UserLog(cell, state.cells[level], level == 0 and self.d_x is not None, mover.updates is not None)
                 )
-            else:
-                assert isinstance(cell, BuiltinCell)
-                self.logs.append(BuiltinLog(cell, state.cells[level], mover.updates is not None))
         self.records = [Records(state.batch, self.row.device) for _ in self.logs]
 
     def run(self) -> State:
@@ -239,7 +238,7 @@ class Rounds:
     def _task(self, part: Chunk, at: slice, lowest: LevelSteps) -> None:
         log, shape = self.logs[0], (*part.x.shape[:2], -1)
         if lowest.all_rows:
-            output = log.hidden[at].view(shape)
+            output = log.hidden[at].view(shape).clone()  # the loss may keep it; the buffer is used again
         else:
             output = log.hidden.new_zeros(*part.x.shape[:2], log.hidden.shape[1])
             output[lowest.steps, lowest.rows] = log.hidden[at]

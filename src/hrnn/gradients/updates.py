@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hrnn.arguments import each, entries, number, shown, whole
 from hrnn.distributed import ALONE, Group
-from hrnn.gradients.objective import laid_out_as
+from hrnn.gradients.gathered import accumulate, laid_out_as
 from hrnn.hierarchy import HRNN
 
 Factory = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
@@ -79,13 +79,8 @@ class Updates:
     def move(self, level: int, gradients: dict[Tensor, Tensor], scale: float | None) -> None:
         """Move a level by the sum of all processes' gradients, times `scale`; parameters without one stay."""
         gradients = self.group.summed(self.parameters[level], gradients)
-        for parameter in self.parameters[level]:
-            gradient = gradients.get(parameter)
-            if gradient is not None and parameter.requires_grad:
-                if scale is not None:
-                    gradient = gradient * scale
-                gradient = laid_out_as(parameter, gradient)
-                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        mine = {parameter: gradients[parameter] for parameter in self.parameters[level] if parameter in gradients}
+        accumulate({p: laid_out_as(p, g if scale is None else g * scale) for p, g in mine.items()})
         clip = self.clip[level]
         if clip is not None:
             nn.utils.clip_grad_norm_(self.parameters[level], clip)

@@ -1,4 +1,4 @@
-"""The ticks of a user's cell, differentiated by autograd, each tick with a graph of its own."""
+"""The ticks of a user's cell, or of a built-in one that a user has changed, differentiated by autograd."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from hrnn.cells import CellState, UserCell
+from hrnn.cells import Cell, CellState
+from hrnn.gradients.gathered import muted
 from hrnn.gradients.logs import Log
+from hrnn.precision import summed_in
 
 
 @dataclass
@@ -27,7 +29,7 @@ class _Tick:
 class UserLog(Log):
     """The ticks of a user's cell: each has a graph of its own."""
 
-    def __init__(self, cell: UserCell, state: CellState, wants_inputs: bool, moves: bool):
+    def __init__(self, cell: Cell, state: CellState, wants_inputs: bool, moves: bool):
         super().__init__(cell, state)
         self.cell, self.wants_inputs, self.moves = cell, wants_inputs, moves
         self.parameters = {name: p for name, p in cell.named_parameters() if p.requires_grad}
@@ -66,7 +68,7 @@ class UserLog(Log):
                 given.requires_grad_()
             sent = None if context is None else context.clone().requires_grad_()  # the log is written on
             arguments = (given, leaves, None if keep is None else keep == 0, where, sent)
-            after = functional_call(self.cell, self.values, arguments) if self.moves else self.cell.tick(*arguments)
+            after = functional_call(self.cell, self.values, arguments) if self.moves else self.cell(*arguments)
         for part, new in zip(self.state, after, strict=True):
             part[which] = new.detach()
         self.hidden[at] = after[0].detach()
@@ -101,9 +103,10 @@ class UserLog(Log):
             wanted += [tick.inputs] if self.wants_inputs else []
             wanted += [] if tick.context is None else [tick.context]
             left = bool(((tick.records >= 0) & ~active).any())
-            gradients = torch.autograd.grad(
-                [out for out, _ in outputs], wanted, [g for _, g in outputs], retain_graph=left, allow_unused=True
-            )
+            with muted(tick.values.values()):
+                gradients = torch.autograd.grad(
+                    [out for out, _ in outputs], wanted, [g for _, g in outputs], retain_graph=left, allow_unused=True
+                )
             results = iter(gradients)
             for part, leaf in zip(carry, tick.state, strict=True):
                 gradient = next(results) if leaf.requires_grad else None
@@ -116,7 +119,7 @@ class UserLog(Log):
                 if parameter in self.sums:
                     self.sums[parameter].add_(gradient)
                 else:  # autograd may hand out one tensor for several parameters
-                    self.sums[parameter] = gradient.clone()
+                    self.sums[parameter] = gradient.to(summed_in(gradient.dtype), copy=True)
             d_given = next(results) if self.wants_inputs else None
             if d_given is not None and d_inputs is not None:
                 d_inputs.index_add_(0, tick.records[active], d_given[active])

@@ -38,6 +38,7 @@ class Result:
     local_losses: (levels below the top,), `local_weight` times the sum over segments of loss times steps spanned, by default
                   the mean; nan where beta is 0, as it is not computed
     metrics:      what the loss function returned beside its values, summed over targets
+                  (all sums are made in float32 at least, whatever the model's dtype)
     targets:      how many positions carried a target
     """
 
@@ -51,7 +52,7 @@ class Result:
 @dataclass(frozen=True)
 class Differentiated:
     """Told to `on_segment`: a level's ticks up to `step` have been differentiated, `gradients()` so far gathered for it. They
-    are the buffers themselves: clone what you keep."""
+    are the buffers themselves, in float32 at least: clone what you keep."""
 
     level: int
     step: int
@@ -82,6 +83,11 @@ class Window:
             raise TypeError(f"model is a {type(model).__name__}; give an hrnn.HRNN")
         if not callable(loss):
             raise TypeError(f"loss is a {type(loss).__name__}; give a function of (output, target)")
+        if torch.is_inference_mode_enabled() or any(p.is_inference() for p in model.parameters()):
+            raise RuntimeError(
+                "backward was called under torch.inference_mode(), or for a model that was made under it, and nothing can be "
+                "differentiated there; leave that mode (torch.no_grad() does no harm), or make the model outside of it"
+            )
         if generator is not None and (not isinstance(generator, torch.Generator) or generator.device.type != "cpu"):
             raise TypeError(f"generator is {shown(generator)}; give a torch.Generator of the CPU, or None for torch's own")
         weight = None if weight is None else number("weight", weight)
