@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hrnn.arguments import LARGEST, each, entries, number, shown, whole
 from hrnn.decoders import INDICES
+from hrnn.precision import wide
 from hrnn.segments import Given, Period, reach_of
 from hrnn.state import State
 from hrnn.tensors import INTEGERS, in_memory
