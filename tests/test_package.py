@@ -23,6 +23,8 @@ ORDER = [
     "signals",
     "mishaps",
     "tensors",
+    "precision",
+    "unchanged",
     "cells",
     "segments",
     "decoders",
@@ -69,6 +71,7 @@ INSIDE = {
     "paper": ["published", "recipes", "rules", "experiments", "results", "plan", "__init__"],
     "report": ["summary", "series", "curves", "sweeps", "reproduction", "figures", "__init__"],
     "gradients": [
+        "gathered",
         "window",
         "objective",
         "updates",
