@@ -101,12 +101,32 @@ def test_interrupted(tmp_path, capsys):
     assert not (work / folders.RESULT).exists()
 
 
+def test_the_list_measures_nothing_and_needs_no_data(capsys, monkeypatch):
+    monkeypatch.setattr("hrnn.commands.reproduce.seconds_of", lambda config: 1 / 0)
+    code, out, err = hrnn(capsys, "reproduce", "--list")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()[1:-1]] == list(EXPERIMENTS)
+    assert "150,000 sequences" in out
+    code, out, _ = hrnn(capsys, "reproduce", "mnist", "--list", "--profile", "paper", "--models", "ours", "--scale", 0.5)
+    assert out.splitlines()[1].endswith("1 models x 3 seeds  550,000 sequences  mnist/ ")
+    assert "--measure is for --list" in complaint(capsys, "reproduce", "copy", "--measure")
+
+
+@pytest.mark.parametrize(("seconds", "rate"), [(1 / 104.4, "104"), (1 / 23, "23"), (1 / 4.56, "4.6"), (1 / 0.0123, "0.012")])
+def test_rates_are_written_out(capsys, monkeypatch, seconds, rate):
+    monkeypatch.setattr("hrnn.commands.reproduce.seconds_of", lambda config: seconds)
+    code, out, _ = hrnn(capsys, "reproduce", "copy", "--list", "--measure")
+    assert code == 0
+    assert out.splitlines()[1].split()[-2] == rate
+
+
 def test_what_each_would_cost(capsys, tmp_path):
-    code, out, err = hrnn(capsys, "reproduce", "copy", "--list", "--models", "unlocked", "--seeds", 0, 1, "--jobs", 2)
+    options = ("--models", "unlocked", "--seeds", 0, 1, "--jobs", 2, "--measure")
+    code, out, err = hrnn(capsys, "reproduce", "copy", "--list", *options)
     assert code == 0
     assert "core-minutes" in out
     assert out.splitlines()[1].split()[0] == "copy"
-    code, out, err = hrnn(capsys, "reproduce", "mnist", "--list", "--models", "ours")
+    code, out, err = hrnn(capsys, "reproduce", "mnist", "--list", "--models", "ours", "--measure")
     assert code == 0
     assert "?" in out
     assert "give --data DATA" in err

@@ -163,3 +163,10 @@ def test_reading_runs_imports_neither_torch_nor_what_a_run_names(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.endswith("0 1 set()\n")
     assert "evil:Task" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("evaluate", "--help"), ("evaluate", "runs/x", "--help"), ("plot", "runs/x", "-h")])
+def test_help_names_what_is_given_already(capsys, arguments):
+    code, out, _ = hrnn(capsys, *arguments)
+    assert code == 0
+    assert "PATH" in out.splitlines()[0]

@@ -20,6 +20,7 @@ from hrnn.training.config import reading
 from hrnn.training.evaluation import evaluate
 from hrnn.training.identity import compare_data
 from hrnn.training.network import unrolled
+from hrnn.training.progress import counted, spoken
 from hrnn.training.sizes import require_room
 from hrnn.training.trained import Trained, load_trusting
 from hrnn.training.trust import Trust
@@ -55,7 +56,8 @@ def main(arguments: Sequence[str]) -> int:
     require_room(replace(trained.config, task=task), learning=False)
     _check_data(trained, options)
     torch.set_num_threads(trained.config.upkeep.threads)
-    report = evaluate(trained.network, task, task.evaluation(options.part, reading(trained.config, unrolled(trained.config))))
+    batches = task.evaluation(options.part, reading(trained.config, unrolled(trained.config)))
+    report = evaluate(trained.network, task, counted(options.part, batches, *spoken()))
     if options.json:
         print(json.dumps({"run": str(options.run), "update": trained.update, "part": options.part, **report}))
     else:

@@ -34,6 +34,8 @@ def parse(kind: type[T], command: str, arguments: Sequence[str], description: st
 def _parsed(kind: type[T], command: str, arguments: Sequence[str], description: str | None) -> tuple[T | None, str]:
     """The options, or None and what tyro says of the mistake."""
     said = io.StringIO()
+    # Help after other arguments would leave those out that are given already.
+    arguments = ["--help"] if {"-h", "--help"} & set(arguments) else list(arguments)
     try:
         with contextlib.redirect_stderr(said), contextlib.ExitStack() as silence:
             if not is_first_process():
@@ -41,7 +43,7 @@ def _parsed(kind: type[T], command: str, arguments: Sequence[str], description: 
             found = tyro.cli(
                 kind,
                 prog=f"hrnn {command}",
-                args=list(arguments),
+                args=arguments,
                 description=description or inspect.cleandoc(kind.__doc__ or ""),
                 config=(tyro.conf.OmitArgPrefixes,),
             )

@@ -22,8 +22,11 @@ from hrnn.paper.plan import SEARCH_SEEDS, Request, collect, reproduce
 from hrnn.paper.recipes import BETAS
 from hrnn.report.figures import draw
 from hrnn.report.reproduction import markdown, table_of, terminal
+from hrnn.tasks import Pixels, Text
 from hrnn.training.config import Config
 from hrnn.training.files import write_whole
+
+DATA = ((Pixels, "mnist/"), (Text, "ptb/"))  # in the folder that --data names
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Reproduce:
 
     Examples:
         hrnn reproduce --list
+        hrnn reproduce copy --list --measure
         hrnn reproduce copy
         hrnn reproduce mnist --data data --seeds 0 1 2 --jobs 2
         hrnn reproduce copy --profile paper --models ours hrnn
@@ -59,13 +63,17 @@ class Reproduce:
     scale: float = option(1.0, above(0, 1000))
     """Multiply every budget; anything but 1 marks the table as a trial."""
     list: bool = False
-    """What each experiment would cost here: measured seconds per update times the budget."""
+    """What there is, and how many runs of what size each experiment takes."""
+    measure: bool = False
+    """With --list: what they would cost here, measured seconds per update times the budget. That itself takes minutes."""
 
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(Reproduce, "reproduce", arguments)
     if options.list:
-        return list_costs(options)
+        return list_costs(options) if options.measure else list_experiments(options)
+    if options.measure:
+        raise UserError("--measure is for --list: hrnn reproduce --list --measure")
     request = request_of(options)
     require_folder(request.folder, "--folder")
     request, ending = reproduce(request, engine_of(options.where))
@@ -131,18 +139,37 @@ def show(request: Request) -> None:
     print(f"{request.folder}: table.md, table.json, curves.png, curves.svg, and every run in runs/")
 
 
+def requests_of(options: Reproduce) -> list[Request]:
+    """What --list lists: one experiment or all."""
+    names = list(EXPERIMENTS) if options.name is None else [experiment_named(options.name).name]
+    there = [name for name in names if options.profile == "desk" or EXPERIMENTS[name].in_paper]
+    return [request_of(replace(options, name=name, grid=False)) for name in there]
+
+
+def list_experiments(options: Reproduce) -> int:
+    """One line an experiment, from the recipes alone: at once, and without any data."""
+    made = Table("experiment", "", "runs", "each of", "data", box=None, header_style="bold")
+    for request in requests_of(options):
+        config = request.rows[0].recipe(request.profile)
+        budget = config.budget
+        sequences, epochs = ((value or 0) * request.scale for value in (budget.sequences, budget.epochs))
+        size = f"{sequences:,.0f} sequences" if sequences else f"{epochs:g} epochs"
+        runs = f"{len(request.rows)} models x {len(request.seeds)} seeds"
+        data = next((folder for task, folder in DATA if isinstance(config.task, task)), "its own")
+        made.add_row(request.experiment.name, request.experiment.title, runs, size, data)
+    console().print(made)
+    print("hrnn reproduce --list --measure says what they would cost here; measuring takes some minutes itself.")
+    return DONE
+
+
 def list_costs(options: Reproduce) -> int:
     """One line an experiment: its runs, and the minutes of one core that they take here, learning alone."""
-    names = list(EXPERIMENTS) if options.name is None else [experiment_named(options.name).name]
     jobs = options.where.jobs or cores()
     made = Table("experiment", "", box=None, header_style="bold")
     for head in ("runs", "core-minutes", f"minutes, {jobs} jobs", "updates/s", "with --grid"):
         made.add_column(head, justify="right")
-    for name in names:
-        experiment = EXPERIMENTS[name]
-        if options.profile == "paper" and not experiment.in_paper:
-            continue
-        request = request_of(replace(options, name=name, grid=False))
+    for request in requests_of(options):
+        experiment, name = request.experiment, request.experiment.name
         runs, words = len(request.rows) * len(request.seeds), experiment.title
         try:
             print(f"measuring {name} ...", file=sys.stderr, flush=True)
@@ -153,7 +180,7 @@ def list_costs(options: Reproduce) -> int:
             continue
         minutes = sum(seconds * updates for seconds, updates in costs.values()) * len(request.seeds) / 60
         rates = [1 / seconds for seconds, _ in costs.values()]
-        rate = f"{min(rates):.2g} to {max(rates):.2g}"
+        rate = " to ".join(dict.fromkeys(_rate(one) for one in (min(rates), max(rates))))
         names_searched = request.searched(request.rows) if experiment.chosen_by else {}
         searched = [costs.get(row) or cost(request.config(experiment.row(row), seed=0)) for row in names_searched]
         grid = minutes + sum(s * n for s, n in searched) * len(BETAS) * len(SEARCH_SEEDS) / 60
@@ -162,6 +189,11 @@ def list_costs(options: Reproduce) -> int:
     console().print(made)
     print("Measured on the longest sequences of a run; without validation and tests, and with no attempt repeated.")
     return DONE
+
+
+def _rate(value: float) -> str:
+    """Two digits, or as many as stand before the point."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def cost(config: Config[Any]) -> tuple[float, float]:

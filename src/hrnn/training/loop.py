@@ -84,6 +84,7 @@ def train(
     progress, reason = progress or Progress(), None
     with folders.locked(folder) if group.first else nullcontext(), Stop(minutes, launched()) as stop:
         run = begin(folder, config, group, options)
+        run.scoring = progress.scoring
         with progress.following(run):
             while not run.over:
                 *reasons, due = group.any(stop.interrupted, stop.terminated, stop.late, run.checkpoint_due)
@@ -258,7 +259,8 @@ def validate(run: Run) -> bool:
     """Score the validation part; is it the best so far?"""
     if "validation" not in run.task.parts():
         return False
-    report = evaluate(run.network, run.task, run.task.evaluation("validation", run.reading), run.group)
+    batches = run.scoring("validation", run.task.evaluation("validation", run.reading))
+    report = evaluate(run.network, run.task, batches, run.group)
     value, position = report[run.task.metric], run.position
     better = position.best is None or (value > position.best if run.task.higher_is_better else value < position.best)
     if better:
@@ -287,7 +289,8 @@ def finish(run: Run) -> dict[str, Any]:
         result["validation"] = {run.task.metric: position.best, "update": position.best_at}
         run.network.load_state_dict(run.checkpoint_of(position.best_at).section("network"))
     if "test" in run.task.parts():
-        result["test"] = evaluate(run.network, run.task, run.task.evaluation("test", run.reading), run.group)
+        batches = run.scoring("test", run.task.evaluation("test", run.reading))
+        result["test"] = evaluate(run.network, run.task, batches, run.group)
         run.journal.record({"kind": "test", "update": position.best_at or position.updates, **result["test"]})
     result.update(run.times())
     run.journal.record({"kind": "end", "update": position.updates, **{k: v for k, v in result.items() if k != "test"}})

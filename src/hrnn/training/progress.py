@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,12 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from hrnn.tasks import Batch
 from hrnn.training.run import Run
+
+BAR, PERCENTAGE = 12, 7  # columns of a terminal
+PATIENCE = 2.0  # seconds of scoring before anything is said about it
+SHORT = {"recalled_bits_per_character": "recalled bits", "bits_per_character": "bits", "local_losses": "local losses"}
 
 
 class Progress:
@@ -39,6 +44,13 @@ class Progress:
     def render(self, run: Run, now: float) -> None:
         """Show how far the run is."""
 
+    def scoring(self, part: str, batches: Iterable[Batch]) -> Iterable[Batch]:
+        """The batches of a validation or test, on their way to being scored."""
+        return counted(part, batches, self.say, self.interval)
+
+    def say(self, words: str) -> None:
+        """Show what else is going on."""
+
 
 class Warnings(Progress):
     """Only what may be wrong with the run, for a process that nobody watches."""
@@ -61,10 +73,13 @@ class Lines(Progress):
         for warning in run.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         yield
-        print(self._pace.line(run), file=sys.stderr, flush=True)
+        self.render(run, time.monotonic())
 
     def render(self, run: Run, now: float) -> None:
-        print(self._pace.line(run), file=sys.stderr, flush=True)
+        self.say(" · ".join([f"{min(run.done, 1):.1%}", *self._pace.parts(run)]))
+
+    def say(self, words: str) -> None:
+        print(words, file=sys.stderr, flush=True)
 
 
 class Live(Progress):
@@ -81,7 +96,7 @@ class Live(Progress):
         self._pace = Pace(run)
         for warning in run.warnings:
             self.console.print(f"[yellow]warning:[/yellow] {warning}")
-        columns = (BarColumn(bar_width=20), TextColumn("{task.percentage:>5.1f} %"), TextColumn("{task.description}"))
+        columns = (BarColumn(bar_width=BAR), TextColumn("{task.percentage:>5.1f} %"), TextColumn("{task.description}"))
         # Redrawing from a thread of its own would take time from the training at moments of its choosing.
         with Bar(*columns, console=self.console, auto_refresh=False) as self._bar:
             self._line = self._bar.add_task("", total=1.0)
@@ -89,32 +104,68 @@ class Live(Progress):
             self.render(run, time.monotonic())
 
     def render(self, run: Run, now: float) -> None:
-        self._bar.update(self._line, completed=min(run.done, 1.0), description=self._pace.line(run))
+        self._bar.update(self._line, completed=min(run.done, 1.0))
+        self.say(*self._pace.parts(run))
+
+    def say(self, *parts: str) -> None:
+        room = self.console.width - BAR - PERCENTAGE - 3
+        self._bar.update(self._line, description=fitted(parts, room))
         self._bar.refresh()
 
 
+def fitted(parts: Sequence[str], room: int) -> str:
+    """As many parts as there is room for, the first ones first; what is too long for the rest lets a shorter one pass."""
+    taken: list[str] = []
+    for part in parts:
+        if len(" · ".join([*taken, part])) <= room:
+            taken.append(part)
+    return " · ".join(taken) or parts[0][: max(0, room)]
+
+
+def counted(part: str, batches: Iterable[Batch], say: Callable[[str], None], interval: float) -> Iterator[Batch]:
+    """The batches; where they take long, `say` is told now and then how many there were."""
+    begun = time.monotonic()
+    due = begun + PATIENCE
+    for count, batch in enumerate(batches, 1):
+        yield batch
+        now = time.monotonic()
+        if now >= due:
+            due = now + interval
+            say(f"{part}: {count} batches scored in {_duration(now - begun)}")
+
+
+def spoken() -> tuple[Callable[[str], None], float]:
+    """For a command that follows no run: how it says how far it is, and how often."""
+    if not sys.stderr.isatty():
+        return Lines().say, Lines.interval
+    # The next words, or the result, are written over these.
+    return lambda words: print(f"\x1b[2K{words}", end="\r", file=sys.stderr, flush=True), Live.interval
+
+
 class Pace:
-    """A run's state as one line; the rate is that since the line before."""
+    """A run's state in parts, what one looks for first at the front; the rate is that since the last call."""
 
     def __init__(self, run: Run):
         self._last = (time.monotonic(), run.position.updates, run.done)
 
-    def line(self, run: Run) -> str:
+    def parts(self, run: Run) -> list[str]:
         now, updates, done = time.monotonic(), run.position.updates, run.done
         elapsed = max(now - self._last[0], 1e-9)
         rate, speed = (updates - self._last[1]) / elapsed, (done - self._last[2]) / elapsed
         self._last = (now, updates, done)
-        parts = [f"update {updates}"]
-        if run.per_epoch:
-            parts.append(f"epoch {run.position.batches / run.per_epoch:.2f}")
+        numbers = run.latest or run.report()
+        named = {name: f"{SHORT.get(name, name)} {_short(value)}" for name, value in numbers.items()}
+        judged = run.task.metric if run.task.metric in named else "loss"
+        parts = [f"{_duration((1 - done) / speed)} left"] if speed > 0 and done < 1 else []
+        parts += [named.pop(judged)] if judged in named else []
         parts += [f"{name} {value}" for name, value in run.course.status.items()]
-        parts += [f"{name} {_short(value)}" for name, value in (run.latest or run.report()).items()]
+        parts += [f"update {updates}", f"mem {resident_bytes() / 1e6:.0f} MB"]
         if run.position.best is not None:
             parts.append(f"best {run.position.best:.4f}")
-        parts += [f"{rate:.2f} updates/s", f"{resident_bytes() / 1e6:.0f} MB"]
-        if speed > 0 and done < 1:
-            parts.append(f"{_duration((1 - done) / speed)} left")
-        return " · ".join(parts)
+        if run.per_epoch:
+            parts.append(f"epoch {run.position.batches / run.per_epoch:.2f}")
+        parts.append(f"{rate:.2f} updates/s")
+        return [*parts, *named.values()]
 
 
 def _short(value: Any) -> str:

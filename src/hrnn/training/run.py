@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ import hrnn.training.network as networks
 from hrnn.distributed import ALONE, Group
 from hrnn.errors import DivergedError, UserError
 from hrnn.state import State
+from hrnn.tasks import Batch
 from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf, flatten_optimizer, pack, restore_optimizer, unpack
 from hrnn.training.config import Config, reading
 from hrnn.training.evaluation import FROZEN, Tally
@@ -66,6 +67,7 @@ class Run:
         self.state: State | None = None
         self.position = Position()
         self.latest: dict[str, Any] = {}  # what the last record of the journal reported
+        self.scoring: Callable[[str, Iterable[Batch]], Iterable[Batch]] = lambda part, batches: batches  # for who looks on
         self.per_epoch = self.task.batches_per_epoch(self.reading)
         self.entries = None if identity is None else entries_of(config, identity)
         run = None if identity is None else identity.id
