@@ -1,6 +1,6 @@
 """Time and memory against the window and against depth, measured, beside the formulas.
 
-    python -m benchmarks.growth [--json FILE] [--plot FILE]
+    python -m benchmarks.growth [--json FILE] [--plot FILE] [--report]
 
 Levels of 64 units, period 10, batch 8, one thread. Windows of 1,000 to 1,000,000 steps with four levels, and depths from two to
 five at a fixed window; true gradients where they fit into 4 GB.
@@ -24,7 +24,8 @@ from hrnn.memory import exact_count, one_window, paper_count, peak_since, predic
 SIZE, PERIOD, BATCH, LIMIT = 64, 10, 8, 4e9
 WINDOWS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 DEPTHS, DEPTH_WINDOW = (2, 3, 4, 5), 100_000
-TICK = 9  # vectors of a level's size that a tick of an LSTM keeps: four gates, two states, one scratch, input, gradient
+TICK = 9  # vectors of a level's size that a tick of an LSTM keeps
+KEPT = "four gates, two states, input, gradient, scratch"
 
 
 def row(method: str, levels: int, window: int) -> dict:
@@ -89,7 +90,11 @@ def plot(found: list[dict], path: str) -> None:
     some = by_window["restricted"]
     steps = [r["window"] for r in some]
     left.loglog(
-        steps, [r["exact_count"] * vector * TICK / 1e6 for r in some], "--", color="tab:red", label=f"exact count x {TICK}"
+        steps,
+        [r["exact_count"] * vector * TICK / 1e6 for r in some],
+        "--",
+        color="tab:red",
+        label=f"exact count, {TICK} vectors a tick",
     )
     left.loglog(steps, [r["predicted_bytes"] / 1e6 for r in some], "-", color="tab:red", alpha=0.4, label="predicted")
     deep = sorted(
@@ -99,17 +104,26 @@ def plot(found: list[dict], path: str) -> None:
     right.semilogy(levels, [r["bytes"] / 1e6 for r in deep], "o", color="tab:red", label="restricted, measured")
     right.semilogy(levels, [r["paper_count"] * vector / 1e6 for r in deep], ":", color="tab:red", label="paper's count")
     right.semilogy(
-        levels, [r["exact_count"] * vector * TICK / 1e6 for r in deep], "--", color="tab:red", label=f"exact count x {TICK}"
+        levels,
+        [r["exact_count"] * vector * TICK / 1e6 for r in deep],
+        "--",
+        color="tab:red",
+        label=f"exact count, {TICK} vectors a tick",
     )
     left.set(xlabel="window (steps)", ylabel="peak memory above baseline (MB)", title="Memory against the window, 4 levels")
     middle.set(xlabel="window (steps)", ylabel="process time per step (µs)", title="Time, 4 levels", ylim=(0, None))
     right.set(xlabel="levels", ylabel="peak memory above baseline (MB)", title=f"Memory against depth, {DEPTH_WINDOW:,} steps")
     right.set_xticks(levels)
-    left.set_ylim(top=1e6)  # room for the legend
+    left.set_ylim(top=1e7)  # room for the legend
     for axes in (left, middle, right):
         axes.legend(fontsize=8, loc="lower left" if axes is middle else "upper left" if axes is left else "upper right")
         axes.grid(alpha=0.3)
     figure.suptitle(f"LSTM levels of {SIZE}, period {PERIOD}, batch {BATCH}, one thread")
+    figure.supxlabel(
+        f"Counts as bytes. The paper counts one vector of {SIZE} numbers a tick and row; the exact count is of all ticks that "
+        f"are kept, and an LSTM keeps {TICK} vectors of each: {KEPT}.",
+        fontsize=8,
+    )
     figure.savefig(path, dpi=150)
 
 
@@ -117,14 +131,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json")
     parser.add_argument("--plot")
+    parser.add_argument("--report", action="store_true", help="the plot again from the file of --json; nothing is measured")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.one:
         one(json.loads(options.one))
         return
-    found: list[dict] = []
-    for measured in rows():
+    found: list[dict] = json.loads(Path(options.json).read_text()) if options.report else []
+    for measured in () if options.report else rows():
         found.append(measured)
         if options.json:
             Path(options.json).write_text(json.dumps(found, indent=1) + "\n")

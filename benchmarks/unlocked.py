@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from benchmarks.run import environment
 from hrnn.experiments.processes import processes
 from hrnn.experiments.run import run
 from hrnn.experiments.units import Unit
 from hrnn.memory import paper_count
-from hrnn.report.curves import COLOURS, DASHES
+from hrnn.report.curves import STYLE, plt, save, shorten_axis, style_of
+from hrnn.report.series import Line, aligned
 from hrnn.tasks import Copy, Pixels, Task, Text
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled
@@ -223,9 +223,10 @@ def markdown(entries: Sequence[dict[str, Any]]) -> str:
 
 
 def draw(tasks: Sequence[str], root: Path, path: Path) -> None:
-    """A line a run; columns: sequences, updates, time."""
+    """The median of a row's runs, and a band from the worst to the best of them; columns: sequences, updates, time."""
     axes_of = {"sequences": "sequences seen", "moves": "updates of the lowest level", "minutes": "minutes of one core"}
-    with plt.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hrnn"}):
+    names = {"copy": "copy: length solved (bits)", "pixels": "pixels: accuracy", "text": "text: bits per character"}
+    with plt.rc_context(STYLE):
         figure, panels = plt.subplots(len(tasks), 3, figsize=(10, 3.0 * len(tasks) + 0.6), squeeze=False, layout="constrained")
         for task, line in zip(tasks, panels, strict=True):
             lines = {
@@ -234,25 +235,31 @@ def draw(tasks: Sequence[str], root: Path, path: Path) -> None:
             }
             for panel, (name, words) in zip(line, axes_of.items(), strict=True):
                 for row, runs in lines.items():
-                    number = ROWS.index(row)
-                    for found in runs:
-                        style = {"color": COLOURS[number], "dashes": DASHES[number], "linewidth": 1.1, "alpha": 0.85}
-                        if task == "copy":
-                            panel.step([p[name] for p in found], [p["value"] for p in found], where="post", **style)
-                        else:
-                            panel.plot([p[name] for p in found], [p["value"] for p in found], **style)
+                    _row(panel, [drawn(task, found, name) for found in runs], style_of(ROWS.index(row)), steps=task == "copy")
                 panel.set_xlabel(words)
                 panel.set_xlim(left=0)
                 panel.grid(True, linewidth=0.4, alpha=0.5)
-                panel.xaxis.set_major_formatter(lambda value, place: f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}")
-            line[0].set_ylabel(
-                {"copy": "copy: length solved (bits)", "pixels": "pixels: accuracy", "text": "text: bits per character"}[task]
-            )
-        handles = [Line2D([], [], color=COLOURS[n], dashes=DASHES[n], label=row.name) for n, row in enumerate(ROWS)]
+                shorten_axis(panel)
+            line[0].set_ylabel(names[task])
+        handles = [Line2D([], [], **style_of(n), label=row.name) for n, row in enumerate(ROWS)]
+        handles.append(Patch(color="0.5", alpha=0.3, linewidth=0, label="line: median of three seeds; band: all of them"))
         figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False)
-        for suffix in (".png", ".svg"):
-            figure.savefig(path.with_suffix(suffix), dpi=160, metadata={"Date": None} if suffix == ".svg" else None)
-        plt.close(figure)
+        save(figure, [path.with_suffix(suffix) for suffix in (".png", ".svg")])
+
+
+def drawn(task: str, found: Sequence[dict[str, float]], name: str) -> Line:
+    """A run's points against an axis; before the first of the copy task, nothing is solved."""
+    before = [0.0] if task == "copy" else []
+    return np.array(before + [point[name] for point in found]), np.array(before + [point["value"] for point in found])
+
+
+def _row(panel: Axes, lines: Sequence[Line], style: dict[str, Any], *, steps: bool) -> None:
+    if not lines:
+        return
+    grid, values = aligned(lines, steps)
+    panel.plot(grid, np.median(values, axis=0), drawstyle="steps-post" if steps else "default", **style)
+    step: Any = "post" if steps else None
+    panel.fill_between(grid, values.min(0), values.max(0), step=step, color=style["color"], alpha=0.13, linewidth=0)
 
 
 def keep(root: Path) -> None:

@@ -49,8 +49,8 @@ class Series:
     runs: Sequence[Run]
 
 
-def together(lines: Sequence[Line], steps: bool) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and population standard deviation of several runs; one that ended early keeps its last value."""
+def aligned(lines: Sequence[Line], steps: bool) -> Line:
+    """The places of several runs and the values (run, place) of each there; one that ended early keeps its last value."""
     grid = np.unique(np.concatenate([x for x, _ in lines]))
     values = []
     for x, y in lines:
@@ -58,7 +58,13 @@ def together(lines: Sequence[Line], steps: bool) -> tuple[NDArray[np.float64], N
             values.append(y[np.maximum(np.searchsorted(x, grid, side="right") - 1, 0)])
         else:
             values.append(np.interp(grid, x, y))
-    return grid, np.mean(values, axis=0), np.std(values, axis=0)
+    return grid, np.array(values)
+
+
+def together(lines: Sequence[Line], steps: bool) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and population standard deviation of several runs, where any of them has a point."""
+    grid, values = aligned(lines, steps)
+    return grid, values.mean(axis=0), values.std(axis=0)
 
 
 def load(given: Sequence[Path]) -> tuple[list[Series], dict[Path, str]]:
