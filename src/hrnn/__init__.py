@@ -8,8 +8,6 @@ Importing this package is cheap: torch is imported when one of its names is firs
 
 from __future__ import annotations
 
-import importlib
-
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False  # type checkers take it for true; typing itself is imported late, for a quick start
@@ -40,6 +38,8 @@ __all__ = ["HRNN", "Chunk", "Full", "Given", "Restricted", "Result", "State", "T
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     if name in _MODULES:

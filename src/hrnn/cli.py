@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 
-from hrnn import signals
 from hrnn.errors import (
     DONE,
     ECHO,
@@ -21,6 +19,7 @@ from hrnn.errors import (
     shortened,
 )
 from hrnn.launch import is_first_process
+from hrnn.signals import command_begins, command_ended, watch
 
 TYPE_CHECKING = False  # typing is not imported for it: signals are watched as early as possible
 if TYPE_CHECKING:
@@ -63,9 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     line, and the process's signals."""
     if arguments is not None:
         return guarded(list(arguments))
-    signals.watch()
+    watch()
     code = guarded(sys.argv[1:])
-    signals.command_ended()
+    command_ended()
     return code
 
 
@@ -114,8 +113,10 @@ def chosen(arguments: list[str]) -> int:
     name, *rest = arguments
     if name not in COMMANDS:
         raise UserError(f"hrnn has no command {shortened(name)!r}; there are {', '.join(COMMANDS)}")
+    import importlib
+
     module = importlib.import_module(f"hrnn.commands.{name}")
-    signals.command_begins()
+    command_begins()
     return int(module.main(rest))
 
 

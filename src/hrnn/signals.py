@@ -5,10 +5,8 @@ compiled module's import can surface as anything. While a command runs the signa
 left in order; a second one leaves at once. When the exit code is decided, nothing changes it any more.
 """
 
+import _signal as signal  # type: ignore[import-not-found]  # without the enums of signal, which take longer than all the rest
 import os
-import signal
-
-from hrnn.launch import is_first_process
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -35,6 +33,8 @@ def command_ended() -> None:
 
 
 def _handle(number: int, frame: object) -> None:
+    from hrnn.launch import is_first_process
+
     if _Watch.at_once:
         if is_first_process():
             os.write(2, b"hrnn: interrupted\n" if number == signal.SIGINT else b"hrnn: terminated\n")
