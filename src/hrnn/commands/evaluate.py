@@ -92,7 +92,9 @@ def _task(trained: Trained, options: Evaluate) -> Task:
     if options.length is not None and not isinstance(task, Copy):
         raise UserError("--length is for runs on the copy task")
     if isinstance(task, Copy):
-        longest = trained.facts["course"]["longest"]
+        longest = trained.facts["course"].get("longest")
+        if type(longest) is not int:
+            raise UserError(f"the checkpoint of {options.run} does not say which length it solved; give --length")
         length = options.length or task.length or longest
         if not length:
             raise UserError(f"{options.run} has solved no length; give --length")

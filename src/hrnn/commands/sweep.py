@@ -27,7 +27,7 @@ from hrnn.report.sweeps import markdown, table_of, terminal
 from hrnn.tasks import TASKS, name_of, task_named
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, TaskT, Upkeep
-from hrnn.training.files import make_folder, write_whole
+from hrnn.training.files import write_whole
 
 MOST_VALUES = 1000  # of an option; each of them is read as a command line
 INTRODUCTION = """\
@@ -93,8 +93,7 @@ def main(arguments: Sequence[str]) -> int:
     engine = engine_of(options.where)
     folder = grid.folder or Path("sweeps") / name_of(base.task).rpartition(":")[2].lower()
     require_folder(folder, "--folder")
-    make_folder(folder)
-    with folders.locked(folder):
+    with folders.working_in(folder):
         here = common(base, axes)
         found = fitted(folder, found, here, base)
         units = [point.unit for point in found]

@@ -9,7 +9,6 @@ import hrnn.training.folder as folders
 from hrnn.experiments.follow import Table
 from hrnn.experiments.processes import processes
 from hrnn.experiments.units import Ending, Engine, Follower, Unit, go_on, prepare, stopped_early
-from hrnn.training.files import make_folder
 
 
 def run(
@@ -27,8 +26,7 @@ def run(
 
     leave_stopped: units that were stopped early stay so; otherwise they go on like all others
     """
-    make_folder(folder)
-    with folders.locked(folder):
+    with folders.working_in(folder):
         missing = prepare(folder, units)
         if leave_stopped:
             missing = [unit for unit in missing if stopped_early(folder / unit.name) is None]

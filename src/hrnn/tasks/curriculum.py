@@ -109,7 +109,11 @@ class Curriculum(Course):
         return asdict(self.progress)
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self.progress = Progress(**state)
+        found = Progress(**state)
+        counts = (found.length, found.step, found.updates, found.tests, found.longest, found.solved_at)
+        if not all(type(count) is int and count >= 0 for count in counts) or found.finished not in (None, "solved", "patience"):
+            raise ValueError(f"the curriculum is at {state}")
+        self.progress = found
 
 
 def losses_by_position(scored: Iterator[Iterator[torch.Tensor]]) -> dict[str, Any]:

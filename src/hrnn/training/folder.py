@@ -36,19 +36,26 @@ def create(folder: Path, config: Config[Any], overwrite: bool) -> None:
     if there and is_locked(folder):
         raise UserError(f"{folder} is being trained by another process; stop it before --overwrite")
     identity = new_identity(config)
+    with working_in(folder):
+        # The new configuration comes first: if it cannot be written, the old run is still there.
+        write_config(folder, config, identity)
+        for path in [folder / name for name in (RESULT, CHECKPOINTS, TENSORBOARD, JOURNAL)] if there else ():
+            try:
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            except OSError as error:
+                raise cannot_write(path, error) from None
+
+
+@contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Make the folder, and have it for oneself. If all comes to nothing, none is left behind that was not there before."""
     new = not folder.exists()
     make_folder(folder)
     try:
         with locked(folder):
-            # The new configuration comes first: if it cannot be written, the old run is still there.
-            write_config(folder, config, identity)
-            for name in (RESULT, CHECKPOINTS, TENSORBOARD, JOURNAL) if there else ():
-                path = folder / name
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-    except UserError:
-        if new:
+            yield
+    except BaseException:
+        if new and {path.name for path in folder.glob("*")} <= {LOCK}:
             with suppress(OSError):
                 (folder / LOCK).unlink(missing_ok=True)
                 folder.rmdir()
