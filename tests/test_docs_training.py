@@ -43,10 +43,13 @@ def test_the_recipes_learn(capsys):
 
 def test_training_from_python_as_documented(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (code,) = code_in(DOCS / "training.md")
-    exec(code.replace("updates=100", "updates=3"), {})
+    start, load = code_in(DOCS / "training.md")
+    exec(start.replace("updates=100", "updates=3"), {})
     assert "'updates': 3" in capsys.readouterr().out
     assert (tmp_path / "runs" / "python" / "result.json").exists()
+    exec(load, {})
+    assert capsys.readouterr().out == "3 (32, 32) torch.Size([20, 1, 3])\n"
+    assert (tmp_path / "model.safetensors").exists()
 
 
 def test_an_experiment_from_python_as_documented(tmp_path, monkeypatch, capsys):
