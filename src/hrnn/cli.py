@@ -38,11 +38,11 @@ COMMANDS = {
     "memory": "what a hierarchy and a window need: counted, measured, planned",
 }
 EXAMPLES = """\
-hrnn train copy --hidden-sizes 64 64 --periods 5 --window 60 --start 5 --step 5
+hrnn train copy --hidden-sizes 64 64 --periods 5 --window 60 --start 5 --step 5 --until 15
 hrnn train pixels --data mnist --pool 2 --hidden-sizes 128 128 --periods 14
 hrnn train text --data book.txt
 hrnn resume runs/copy-ours-0
-hrnn plot runs/copy-ours-0 runs/copy-hrnn-0"""
+hrnn plot runs/copy-ours-0"""
 WHERE = "HRNN_TRACEBACK"  # set to 1 in the environment, it shows where an unexpected error came from
 LINE = 1000  # characters of a message
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from hrnn.cli import main
 from hrnn.errors import UserError
 from hrnn.state import State
 from hrnn.tasks import Needle, Text
@@ -17,7 +18,7 @@ from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import start
 from tests.tiny import write_text
 
-QUIET = Upkeep(tensorboard=False, journal_every=2)
+QUIET = Upkeep(tensorboard=False, journal_every=3)
 
 
 def updates_of(folder):
@@ -42,7 +43,7 @@ def unlocked(folder, updates, frozen_every=0):
 def test_a_window_is_scored_before_it_is_learned_and_nothing_else_changes(tmp_path):
     frozen, plain = unlocked(tmp_path, 12, frozen_every=4), unlocked(tmp_path, 12)
     records = updates_of(frozen)
-    assert [record["update"] for record in records if "frozen_loss" in record] == [4, 8, 12]
+    assert [record["update"] for record in records if "frozen_loss" in record] == [6, 9, 12]  # with what came before
     names = ("frozen_loss", "frozen_bits_per_character", "seconds", "cpu_seconds")
     without = [{name: value for name, value in record.items() if name not in names} for record in records]
     assert without == [{name: value for name, value in one.items() if name not in names} for one in updates_of(plain)]
@@ -55,6 +56,14 @@ def test_a_window_is_scored_before_it_is_learned_and_nothing_else_changes(tmp_pa
     values, _, _ = score(network, config.task, window, State.from_tensors(earlier.section("state")))
     assert records[-1]["frozen_loss"] == pytest.approx(float(values.mean()), rel=1e-6)
     assert records[-1]["frozen_bits_per_character"] == pytest.approx(records[-1]["frozen_loss"] / math.log(2))
+
+
+def test_a_resumed_run_has_the_same_frozen_losses(tmp_path):
+    straight, resumed = unlocked(tmp_path, 12, frozen_every=4), unlocked(tmp_path / "again", 5, frozen_every=4)
+    assert main(["resume", str(resumed), "--updates", "12"]) == 0  # from a checkpoint with the sums of window 4
+    found = [[(record["update"], record.get("frozen_loss")) for record in updates_of(run)] for run in (straight, resumed)]
+    assert found[0] == found[1]
+    assert [update for update, loss in found[0] if loss] == [6, 9, 12]
 
 
 def test_it_is_for_levels_that_move_within_a_window(tmp_path):
