@@ -248,9 +248,12 @@ def draw(tasks: Sequence[str], root: Path, path: Path) -> None:
 
 
 def drawn(task: str, found: Sequence[dict[str, float]], name: str) -> Line:
-    """A run's points against an axis; before the first of the copy task, nothing is solved."""
-    before = [0.0] if task == "copy" else []
-    return np.array(before + [point[name] for point in found]), np.array(before + [point["value"] for point in found])
+    """A run's points against an axis; of the copy task those where a length was solved, with the beginning and the end."""
+    x, y = np.array([point[name] for point in found]), np.array([point["value"] for point in found])
+    if task == "copy":
+        steps = [0, *(np.flatnonzero(np.diff(y)) + 1), len(y) - 1]
+        x, y = np.append(0.0, x[steps]), np.append(0.0, y[steps])
+    return x, y
 
 
 def _row(panel: Axes, lines: Sequence[Line], style: dict[str, Any], *, steps: bool) -> None:

@@ -13,10 +13,10 @@ from hrnn.training.entries import cannot_read
 
 JOURNAL = "journal.jsonl"
 Record = dict[str, Any]
-Groups = dict[bytes, tuple[Sequence[int], list[bytes]]]  # by kind: numbers of lines, and the lines
+Groups = dict[bytes, tuple[Sequence[int], bytes]]  # by kind: numbers of lines, and the lines
 START = b'{"kind": "'  # of every line that a run writes
 UPDATE = START + b'update"'
-BLOCK, LONGEST = 1 << 20, 1 << 26  # bytes read at once, and of a line: more without its end is no journal
+BLOCK, LONGEST = 1 << 16, 1 << 26  # bytes read at once, and of a line: more without its end is no journal
 UNEVEN = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, by which lines are chosen
 
 
@@ -34,28 +34,26 @@ def thinned(folder: Path, points: int = 1000) -> list[Record]:
     path, number = folder / JOURNAL, 1
     kept: dict[bytes, _Some] = {}
     for text in _blocks(path):
-        lines = text.split(b"\n")
+        count = text.count(b"\n") + 1
         # One look at a block of whole records of updates, as nearly all are, instead of one at each of its lines.
-        if text.startswith(UPDATE) and text.count(b"}\n" + UPDATE) == len(lines) - 1 and text.endswith(b"}"):
-            groups: Groups = {b"update": (range(number, number + len(lines)), lines)}
+        if text.startswith(UPDATE) and text.count(b"}\n" + UPDATE) == count - 1 and text.endswith(b"}"):
+            groups: Groups = {b"update": (range(number, number + count), text)}
         else:
-            groups = _by_kind(number, lines)
+            groups = _by_kind(number, text)
         for kind, (numbers, some) in groups.items():
             kept.setdefault(kind, _Some(2 * points if kind == b"update" else 40 * points)).add(numbers, some)
-        number += len(lines)
+        number += count
     found = dict(sorted(line for some in kept.values() for line in (*some.kept, some.last)))
     return [_record(line, f"{path} is damaged at line {number}") for number, line in found.items()]
 
 
-def _by_kind(number: int, lines: list[bytes]) -> Groups:
+def _by_kind(number: int, text: bytes) -> Groups:
     """Lines and their numbers by the kind of record that they seem to be; whatever looks damaged is of no kind."""
-    groups: dict[bytes, tuple[list[int], list[bytes]]] = {}
-    for place, line in enumerate(lines, number):
+    groups: dict[bytes, list[tuple[int, bytes]]] = {}
+    for place, line in enumerate(text.split(b"\n"), number):
         kind = line[len(START) :].partition(b'"')[0] if line.startswith(START) and line.endswith(b"}") else b""
-        numbers, some = groups.setdefault(kind, ([], []))
-        numbers.append(place)
-        some.append(line)
-    return dict(groups)
+        groups.setdefault(kind, []).append((place, line))
+    return {kind: ([place for place, _ in some], b"\n".join(line for _, line in some)) for kind, some in groups.items()}
 
 
 class _Some:
@@ -67,11 +65,12 @@ class _Some:
         self.kept: list[tuple[int, bytes]] = []
         self.last = (0, b"")
 
-    def add(self, numbers: Sequence[int], lines: list[bytes]) -> None:
+    def add(self, numbers: Sequence[int], text: bytes) -> None:
         below, mask = self.below, (1 << 64) - 1
-        chosen = [place for place, number in enumerate(numbers) if number * UNEVEN & mask < below]
-        self.kept += [(numbers[place], lines[place]) for place in chosen]
-        self.last = (numbers[-1], lines[-1])
+        if chosen := [place for place, number in enumerate(numbers) if number * UNEVEN & mask < below]:
+            lines = text.split(b"\n")
+            self.kept += [(numbers[place], lines[place]) for place in chosen]
+        self.last = (numbers[-1], text[text.rfind(b"\n") + 1 :])
         while len(self.kept) > self.most:
             self.below //= 2
             self.kept = [line for line in self.kept if line[0] * UNEVEN & mask < self.below]
