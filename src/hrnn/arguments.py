@@ -22,11 +22,14 @@ _NO_NUMBER = (
 
 def shown(value: Any) -> str:
     """The value as a message repeats it: at most 100 characters, tensors and arrays by their kind."""
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        text = f"{value.dtype} of shape {tuple(value.shape)}"
+    if hasattr(type(value), "shape") and hasattr(type(value), "dtype"):
+        try:
+            text = f"{value.dtype} of shape {tuple(value.shape)}"
+        except Exception:  # a nested tensor has none
+            text = f"a {type(value).__name__} of {value.dtype}"
     else:
         try:
-            text = repr(value)
+            text = " ".join(repr(value).split())
         except Exception:  # a number of thousands of digits, or whatever a user's class does
             text = f"a {type(value).__name__}"
     return text if len(text) <= 100 else f"{text[:97]}..."
@@ -81,6 +84,13 @@ def each(name: str, value: Any, count: int, levels: str = "levels") -> list[Any]
     if len(found) != count:
         raise ValueError(f"{name} has {len(found)} entries for {count} {levels}; give one for each, or one for all")
     return found
+
+
+def named(name: str, value: Any, example: str = "{'a': 1.0}") -> Mapping[Any, Any]:
+    """Entries by name."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is {shown(value)}; give a dict, e.g. {name}={example}")
+    return value
 
 
 def path_of(name: str, value: Any) -> Path:

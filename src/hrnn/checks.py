@@ -158,6 +158,7 @@ def state(model: HRNN, value: Any, batch: int) -> None:
     """Of this model, this batch size, this device, and with numbers that the engine can work with."""
     if not isinstance(value, State):
         raise TypeError(f"state is a {type(value).__name__}; give the State that a call returned, or None to start afresh")
+    value.check_parts()
     got = [cell[0].shape[-1] for cell in value.cells]
     if got != model.hidden_sizes:
         raise ValueError(f"state has hidden sizes {shown(got)} and the model {model.hidden_sizes}; it belongs to another model")
@@ -212,10 +213,9 @@ def boundaries(model: HRNN, value: Any, steps: int, batch: int) -> Tensor | None
         raise ValueError(
             f"boundaries was given, but periods={shown(model.periods)} are all fixed; use hrnn.Given(reach) for a period"
         )
-    if not isinstance(value, Tensor) or value.dtype != torch.bool:
+    if not isinstance(value, Tensor) or tensor("boundaries", value).dtype != torch.bool:
         kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
         raise TypeError(f"boundaries is {kind}; give a bool tensor, true where the level above ticks")
-    tensor("boundaries", value)
     full = value[..., None] if value.dim() == 2 and given == 1 else value
     if full.dim() != 3 or full.shape[0] not in (steps, steps + 1) or full.shape[1:] != (batch, given):
         shape = f"({steps}, {batch})" if given == 1 else f"({steps}, {batch}, {given})"
@@ -258,10 +258,12 @@ def resets(
         value = torch.ones(batch, dtype=torch.bool)
     if value is None:
         return None, None
+    if isinstance(value, Tensor):
+        tensor("reset", value)
     if not isinstance(value, Tensor) or value.dtype != torch.bool or value.shape not in ((batch,), (steps, batch)):
         kind = f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(f"reset is {kind}; expected bool of shape ({batch},), at the first step, or ({steps}, {batch})")
-    value = tensor("reset", value).to(model.device)
+    value = value.to(model.device)
     if value.dim() == 1:
         value = torch.cat([value[None], value.new_zeros(steps - 1, batch)])
     if lengths is not None:  # nothing starts in padding

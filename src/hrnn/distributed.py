@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
+from hrnn.arguments import entries, named, number, shown, whole
 from hrnn.errors import LostError, UserError, shortened
 from hrnn.launch import many, restarts
 from hrnn.precision import summed_in
@@ -41,7 +42,8 @@ class Group:
     """
 
     def __init__(self, rank: int = 0, size: int = 1, store: Any = None, timeout: float = TIMEOUT):
-        self.rank, self.size, self.timeout = rank, size, timeout
+        self.size, self.timeout = whole("size", size), number("timeout", timeout, positive=True)
+        self.rank = whole("rank", rank, 0, self.size - 1)
         self._store = store
         self._names: dict[str, None] = {}  # of the sums that everyone knows of
 
@@ -52,6 +54,7 @@ class Group:
 
     def rows(self, batch: int) -> range:
         """This process's rows of a batch."""
+        batch = whole("batch", batch)
         if batch % self.size:
             raise UserError(
                 f"a batch of {batch} rows cannot be shared out evenly among {self.size} processes; give a multiple of "
@@ -61,13 +64,16 @@ class Group:
 
     def part(self, count: int) -> range:
         """This process's part of `count` things, even or not, perhaps none."""
+        count = whole("count", count, 0)
         return range(self.rank * count // self.size, (self.rank + 1) * count // self.size)
 
     def reduce(self, parameters: Iterable[Tensor]) -> None:
         """Add up `.grad` over all processes, all parameters at once. One that has no gradient in any process keeps None."""
+        parameters = entries("parameters", parameters, "model.parameters()")
+        if wrong := [one for one in parameters if not isinstance(one, Tensor)]:
+            raise TypeError(f"parameters has {shown(wrong[0])}; give tensors, e.g. model.parameters()")
         if self.size == 1:
             return
-        parameters = list(parameters)
         found = {parameter: parameter.grad for parameter in parameters if parameter.grad is not None}
         for parameter, gradient in self.summed(parameters, found).items():
             if parameter.grad is None:
@@ -104,6 +110,7 @@ class Group:
 
     def sums(self, values: Mapping[str, float]) -> dict[str, float]:
         """Numbers by name, added up over all processes; a process need not have every name."""
+        named("values", values)
         if self.size == 1:
             return dict(values)
         while True:
@@ -146,6 +153,7 @@ class Group:
 
     def gather(self, tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
         """Every process's tensors, in the order of ranks; names and shapes are the same in all."""
+        named("tensors", tensors, "{'a': torch.zeros(3)}")
         if self.size == 1:
             return [dict(tensors)]
         found: list[dict[str, Tensor]] = [{} for _ in range(self.size)]
@@ -160,6 +168,8 @@ class Group:
 
     def texts(self, text: str) -> list[str]:
         """Every process's text, in the order of ranks."""
+        if not isinstance(text, str):
+            raise TypeError(f"text is {shown(text)}; give a str")
         if self.size == 1:
             return [text]
         mine = _as_tensor(text.encode())
@@ -170,6 +180,8 @@ class Group:
 
     def spread(self, content: bytes | None) -> bytes:
         """What the first process has, in every process."""
+        if content is not None and not isinstance(content, bytes):
+            raise TypeError(f"content is {shown(content)}; give bytes, or None where this is not the first process")
         if self.size == 1:
             return content or b""
         length = torch.tensor([len(content or b"")])
@@ -195,7 +207,10 @@ class Group:
 
     def compare(self, options: Mapping[str, Any]) -> None:
         """Refuse to go on where a process was started with other options than the first one; names may be nested."""
-        mine = _flat(options)
+        try:
+            mine = _flat(named("options", options))
+        except ValueError as error:  # of json: what it cannot hold is a TypeError, which says so
+            raise ValueError(f"options cannot be compared: {error}") from None
         theirs = json.loads(self.spread(json.dumps(mine).encode()))
         names = [name for name in {**theirs, **mine} if mine.get(name) != theirs.get(name)]
         found = [(name, theirs.get(name), mine.get(name)) for name in names[:1]]
@@ -237,8 +252,12 @@ def join(timeout: float = TIMEOUT) -> Iterator[Group]:
 
     Tensors in main memory go through gloo, those on GPUs through nccl; each process gets a GPU, if there are any.
     """
-    if not 0 < timeout <= LONGEST:
-        raise UserError(f"timeout is {timeout}; give a number of seconds above 0 and at most {LONGEST:,.0f}")
+    try:
+        possible = number("timeout", timeout, positive=True) <= LONGEST
+    except ValueError:
+        possible = False
+    if not possible:
+        raise UserError(f"timeout is {shown(timeout)}; give a number of seconds above 0 and at most {LONGEST:,.0f}")
     if not many():
         yield Group(timeout=timeout)
         return

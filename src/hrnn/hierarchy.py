@@ -86,6 +86,7 @@ class HRNN(nn.Module):
         choices = [cell] * levels if isinstance(cell, str) or callable(cell) else entries("cell", cell, '"lstm"')
         if len(choices) != levels:
             raise ValueError(f"cell has {len(choices)} entries for {levels} levels; give one for each level, or one for all")
+        flag("decoders", decoders)
         options = checks.decoder_options(below, decoder_layers, decoder_units, indices)
         self._config = {
             "inputs": {"tokens": self.input_size} if self.tokens else self.input_size,
@@ -105,7 +106,7 @@ class HRNN(nn.Module):
         )
         self.state_kinds: dict[Any, list[Any]] = {}  # see hrnn.checks
         self.decoders: nn.ModuleList | None = None
-        if flag("decoders", decoders):
+        if decoders:
             self.decoders = nn.ModuleList(
                 Decoder(
                     self.hidden_sizes[i],

@@ -214,6 +214,7 @@ def one_window(
     if not isinstance(method, str) or method not in gradients:
         raise ValueError(f"method is {shown(method)}; expected one of {sorted(gradients)}")
     window, batch, inputs = whole("window", window), whole("batch", batch), whole("inputs", inputs)
+    flag("tokens", tokens)
     model = hrnn.HRNN(hrnn.Tokens(inputs) if tokens else inputs, hidden_sizes, periods, cell=cell, indices=indices)
     model = model.to(device_of(device))
     head = torch.nn.Linear(model.hidden_sizes[0], 3).to(device)

@@ -37,11 +37,15 @@ class State:
     history: tuple[Tensor, ...]
 
     def __post_init__(self) -> None:
+        self.check_parts()
+
+    def check_parts(self) -> None:
+        """Refuse what does not fit together, by kind and shape alone; again wherever a state is used, as it may be tampered
+        with in between."""
         if problem := self._mismatch():
             raise ValueError(f"state {problem}; it does not describe a State")
 
     def _mismatch(self) -> str:
-        """What does not fit together, by kind and shape alone."""
         clock, below = self.clock, len(self.cells) - 1 if isinstance(self.cells, tuple) else -1
         groups = [*self.cells, self.history] if below >= 0 else []
         if below < 0 or not all(isinstance(group, tuple) and all(isinstance(t, Tensor) for t in group) for group in groups):
@@ -125,7 +129,7 @@ class State:
 
     def select(self, rows: Tensor) -> State:
         """Only the rows that `rows`, numbers or booleans, picks, in that order."""
-        if not isinstance(rows, Tensor) or rows.dim() != 1 or in_memory(rows):
+        if not isinstance(rows, Tensor) or in_memory(rows) or rows.dim() != 1:
             raise TypeError(f"rows is {shown(rows)}; give a tensor of row numbers, or of {self.batch} booleans")
         if rows.dtype == torch.bool:
             if len(rows) != self.batch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from hrnn.arguments import path_of, shown, whole
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
+_NAME = 230  # bytes of a file's name, so that there is room for that of a temporary one
 # What a damaged or hostile header can cause in the reader, in torch and in the interpreter.
 _UNREADABLE = (SafetensorError, RuntimeError, ValueError, TypeError, OverflowError, KeyError, AttributeError, MemoryError)
 
@@ -50,8 +52,8 @@ def device_of(value: Any) -> torch.device:
 def write(path: Any, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
     """A safetensors file with `metadata` as JSON under "hrnn". A failure leaves what was there before."""
     path = path_of("path", path)
-    if path.is_dir() or not path.parent.is_dir():
-        raise ValueError(f"path is {shown(str(path))}, {'a folder' if path.is_dir() else 'in no folder'}; give that of a file")
+    if len(os.fsencode(path.name)) > _NAME or path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"path is {shown(str(path))}, no name of a file in a folder that is there; give that of a file")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     try:
@@ -68,8 +70,13 @@ def read(path: Any) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
     """The tensors of a safetensors file, in main memory, and its metadata under "hrnn", None where there are none. The header
     is checked against the file's size before anything of a tensor's size is allocated."""
     path = path_of("path", path)
-    os.stat(path)  # raises FileNotFoundError
-    if not path.is_file():
+    try:
+        regular = stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ValueError(f"path is {shown(str(path))}, which cannot be read: {error.args[-1]}") from None
+    if not regular:
         raise ValueError(f"{path} is no file; give what save() wrote")
     try:
         with safe_open(str(path), framework="pt", device="cpu") as file:

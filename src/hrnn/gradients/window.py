@@ -176,10 +176,12 @@ class Window:
                 "leaf = x.detach().requires_grad_(), and go on with x.backward(leaf.grad)"
             )
         if mask is not None:
+            if isinstance(mask, Tensor):
+                checks.tensor("mask", mask)
             if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (steps, batch):
                 kind = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
                 raise ValueError(f"mask is {kind}; expected bool of shape ({steps}, {batch}), true where there is a target")
-            mask = checks.tensor("mask", mask).to(model.device)
+            mask = mask.to(model.device)
         lengths = checks.lengths(chunk.lengths, steps, batch, model.device)
         checks.values(model, x, lengths, start=self._steps)
         self._steps += steps
@@ -188,11 +190,11 @@ class Window:
             mask = valid if mask is None else mask & valid
         if y is None and (mask is None or bool(mask.any())):
             raise ValueError("y is None; give targets (time, batch, ...), or a mask that is false everywhere")
+        if isinstance(y, Tensor):
+            checks.tensor("y", y)
         if y is not None and (not isinstance(y, Tensor) or y.shape[:2] != (steps, batch)):
             shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
             raise ValueError(f"y is {shape}; its first dimensions must be those of x, ({steps}, {batch})")
-        if y is not None:
-            checks.tensor("y", y)
         start = self._given_state is None and not self._opened
         at_start, later = checks.resets(model, reset, steps, batch, lengths, start)
         if self._opened:
