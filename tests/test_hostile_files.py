@@ -79,7 +79,7 @@ def test_no_floating_tensor_at_all(model, tmp_path):
     model.save(path)
     with safe_open(str(path), framework="pt") as file:
         whole = {name: file.get_tensor(name).long() for name in file.keys()}  # noqa: SIM118 (not a dict)
-    with pytest.raises(ValueError, match="expected torch.float32"):
+    with pytest.raises(ValueError, match=r"expected torch\.float32"):
         hrnn.HRNN.load(rewritten(path, tensors=whole))
 
 

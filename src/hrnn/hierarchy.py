@@ -168,6 +168,8 @@ class HRNN(nn.Module):
 
     def reset(self, state: State, rows: Bool[Tensor, " batch"]) -> State:
         """`state` with the rows where `rows` is true back before the start of a sequence."""
+        if isinstance(state, State):
+            state.check_parts()
         checks.state(self, state, state.batch if isinstance(state, State) else 1)
         if checks.tensor("rows", rows).dtype != torch.bool or rows.shape != (state.batch,):
             raise ValueError(f"rows is {shown(rows)}; expected bool of shape ({state.batch},), true where a row starts over")

@@ -77,7 +77,7 @@ def read(path: Any) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
     except (OSError, ValueError) as error:
         raise ValueError(f"path is {shown(str(path))}, which cannot be read: {error.args[-1]}") from None
     if not regular:
-        raise ValueError(f"{path} is no file; give what save() wrote")
+        raise ValueError(f"path {path} is no file; give what save() wrote")
     try:
         with safe_open(str(path), framework="pt", device="cpu") as file:
             text = (file.metadata() or {}).get("hrnn")

@@ -16,6 +16,7 @@ from hrnn.gradients.gathered import Gathered, leaves, muted
 from hrnn.gradients.window import Loss, Result, Window
 from hrnn.precision import Wide, autocasts, summed_in, wide
 from hrnn.state import State
+from hrnn.tensors import in_memory
 
 
 class Objective:
@@ -64,6 +65,8 @@ class Objective:
                 f"loss returned {got}; expected one value per step and row, {shape}, as reduction='none' gives: "
                 f"the library takes the mean over the whole window"
             )
+        if problem := in_memory(values):
+            raise ValueError(f"loss returned a tensor that is {problem}")
         if not values.is_floating_point():
             raise TypeError(f"loss returned values of {values.dtype}, which have no gradient; return floating-point numbers")
         if values.requires_grad:
