@@ -110,3 +110,19 @@ def test_every_command_of_a_page_is_understood(page, data, monkeypatch):
         elif words[0] == "sweep":
             base, axes = options
             points(base.config, axes, base.grid.random, base.grid.sweep_seed or 0)
+
+
+def heading_as_link(line):
+    """A heading's anchor, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ .+$", there.read_text(), re.MULTILINE)
+            assert anchor in map(heading_as_link, headings), target
