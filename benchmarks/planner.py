@@ -1,4 +1,4 @@
-"""How good are `hrnn.memory.predict`'s bytes? Predicted against measured, over hierarchies that take 50 MB or more.
+"""How good are `hrnn.memory.predict`'s bytes? Predicted against measured, over hierarchies large and small.
 
 python -m benchmarks.planner [--children N] [--json FILE]
 """
@@ -28,6 +28,12 @@ CASES: list[tuple[list[int], list[int], int, int, dict]] = [
     ([256, 256], [10], 784, 100, {"all_indices": True}),
     ([1024, 1024], [10], 300, 50, {}),
     ([256], [], 300, 100, {}),
+    ([128, 128, 128, 128], [10, 10, 10], 100_000, 8, {}),
+    ([64, 64, 64], [8, 8], 2560, 32, {}),
+    ([64, 64], [10], 200, 16, {}),
+    ([32, 32], [100], 1000, 8, {}),
+    ([16, 16], [4], 40, 4, {}),
+    ([8, 8], [2], 8000, 1, {}),
 ]
 
 
@@ -66,6 +72,8 @@ if __name__ == "__main__":
     table = rows(arguments.children)
     large = [row["ratio"] for row in table if row["measured_bytes"] >= 50e6]
     print(f"{len(large)} cases of 50 MB or more: predicted / measured from {min(large)} to {max(large)}")
+    small = [row["predicted_bytes"] - row["measured_bytes"] for row in table if row["measured_bytes"] < 50e6]
+    print(f"{len(small)} smaller ones: predicted - measured from {min(small) / 1e6:.1f} to {max(small) / 1e6:.1f} MB")
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(table, file, indent=1)

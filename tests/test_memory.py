@@ -1,6 +1,7 @@
 """Counts by hand, predictions against real processes, and plans that fit."""
 
 import math
+import random
 
 import pytest
 
@@ -38,6 +39,12 @@ def test_predicted_bytes_are_near_the_measured(cell):
     assert memory.predict(**shape, cell=cell) == pytest.approx(measured, rel=0.15)
 
 
+def test_small_hierarchies_and_long_windows_are_predicted_to_a_few_megabytes():
+    """Thousands of ticks of the top with hardly a number in them: nothing but their numbers may be kept."""
+    shape = {"hidden_sizes": [8, 8], "periods": [2], "window": 4000, "batch": 1}
+    assert memory.predict(**shape) == pytest.approx(memory.measure(children=1, **shape), abs=3e6)
+
+
 def test_restricted_takes_a_fraction_of_full():
     shape = {"hidden_sizes": [64, 64, 64], "periods": [8, 8], "window": 2560, "batch": 32}
     full = memory.measure(children=1, method="full", **shape)
@@ -56,6 +63,19 @@ def test_a_plan_fits_its_budget_and_a_smaller_period_would_not():
         assert smaller[0] < 2 or memory.predict(found.hidden_sizes, smaller, 100_000, 16) > 50_000_000
     assert memory.plan(1000, window=1000, batch=16) == []
     assert memory.plan(10**9, window=1000, batch=4, hidden=[32, 64], depths=[3])[0].hidden_sizes == [32, 64, 64]
+
+
+def test_a_plan_is_that_of_trying_every_period():
+    chance = random.Random(0)
+    for _ in range(30):
+        window, batch, depth, hidden = (chance.randrange(*limits) for limits in ((4, 3000), (1, 20), (2, 5), (1, 200)))
+        budget = int(2e6 + 10 ** chance.uniform(4, 8))
+        periods = [[period] * (depth - 1) for period in range(2, max(2, math.isqrt(window)) + 1)]
+        fitting = [
+            p for p in periods if math.prod(p) <= window and memory.predict([hidden] * depth, p, window, batch) <= budget
+        ]
+        assert [plan.periods for plan in memory.plan(budget, window, batch, hidden, [depth])] == fitting[:1]
+    assert [plan.periods[0] for plan in memory.plan(10**10, 2**62, 4)] == [32581, 2062]  # at once
 
 
 def test_plans_follow_the_growth_of_the_window():
