@@ -9,28 +9,24 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from campaigns.defects import Limit, Summary, draw
 from campaigns.forked import Ended, call, limits
-from campaigns.grammar import NETWORK, TEXTS, Option, all_options
+from campaigns.grammar import NETWORK, TEXTS, Option, Words, all_options
 from campaigns.judge import complaint, shown
-from campaigns.layer import Layer, die
-from campaigns.small import commands as small_commands
+from campaigns.zoo import Zoo
 
 EVERY_PROCESS, EVERY_SIGNAL = 30, 3  # a real process; of these, one that gets a signal
 PATIENCE = 4.0  # seconds after which a call is asked to stop; what it was asked to do may take long
 WEIGHTS = {"train": 30, "resume": 14, "evaluate": 12, "sample": 12, "runs": 12, "memory": 12, "plot": 4, "sweep": 6}
 WEIGHTS |= {"reproduce": 6, "demo": 2}
-Words = list[list[str]]  # a call in groups: an option and its values
 
 
 def run(seed: int, limit: Limit, scratch: Path) -> Summary:
@@ -54,7 +50,7 @@ def run(seed: int, limit: Limit, scratch: Path) -> Summary:
         summary.counts["asked to stop"] += bool(ended.stopped)
         problem = judged(words, ended, left)
         if problem and not summary.known(problem):
-            shortest = words if as_process else shrunk(words, problem, zoo, output)
+            shortest = shrunk(words, problem, zoo, output)  # one that only a real process shows stays as it is
             suffix = f" > {output}" if output else " (as a process)" if as_process else ""
             summary.add(problem, f"{shown(flat(shortest))}{suffix} (seed {seed}, case {number})")
     return summary
@@ -91,6 +87,7 @@ def mutated(chance: random.Random, words: Words, options: dict[str, list[Option]
     own = options.get(" ".join(words[0])) or options[words[0][0]]
     for _ in range(chance.choices((0, 1, 2, 3), (5, 60, 25, 10))[0]):
         kind = chance.choices(("hostile", "drop", "no value", "double", "foreign", "junk", "order"), (70, 5, 4, 5, 6, 6, 4))[0]
+        words = [group for group in words if group]
         place = chance.randrange(len(words))
         free = [option for option in own if f"--{option.name}" not in guard]
         if kind == "hostile":
@@ -119,141 +116,6 @@ def mutated(chance: random.Random, words: Words, options: dict[str, list[Option]
     if any(word.startswith(("--download", "--mirror")) for word in flat(words)):
         words = [group for group in words if not group[0].startswith("--mirror")] + [["--mirror", NETWORK]]
     return [*words, guard] if guard else words
-
-
-class Zoo:
-    """Runs, data and hostile paths that calls can name, all below one folder, and a fresh folder for each call."""
-
-    def __init__(self, scratch: Path):
-        self.folder = scratch / "zoo"
-        self.case = scratch / "case" / "deep" / "inside"
-        self.folder.mkdir()
-        self.tasks = small_commands(self.folder)
-        self.runs = self._runs()
-        self.paths = self._paths()
-
-    def base(self, chance: random.Random, command: str) -> Words:
-        """A call that is right, in groups; the last keeps it short, and may be empty."""
-        several = "several" if chance.random() < 0.05 else "/dev/null/x"  # many runs take seconds: mostly nowhere to put them
-        if command in ("train", "sweep"):
-            name = chance.choice(list(self.tasks))
-            task, *rest = self.tasks[name]
-            groups = grouped(rest)
-            short = chance.choice((["--minutes", "0.001"], ["--updates", "1"])) if command == "train" else ["--updates", "1"]
-            groups = [group for group in groups if group[0] != short[0]]
-            place = (
-                [["--run", "new"]] if command == "train" else [["--over", "seed=0,1"], ["--folder", "sweep"], ["--jobs", "1"]]
-            )
-            return [[command, task], *groups, *place, short]
-        folder = str(chance.choice(self.runs))
-        bases: dict[str, Words] = {
-            "resume": [["resume"], [folder], chance.choice((["--minutes", "0.001"], ["--updates", "2"]))],
-            "evaluate": [["evaluate"], [folder], []],
-            "sample": [["sample"], [folder], ["--length", "5"], []],
-            "runs": [["runs"], [chance.choice((folder, "."))], []],
-            "plot": [["plot"], [folder], ["--output", "picture.png"], []],
-            "memory": [["memory"], ["--hidden-sizes", "4", "4"], ["--periods", "3"], ["--window", "20"], ["--batch", "2"], []],
-            "reproduce": [
-                ["reproduce"],
-                ["copy"],
-                ["--seeds", "0"],
-                ["--jobs", "1"],
-                ["--scale", "1e-6", "--folder", several],
-            ],
-            "demo": [["demo"], ["--updates", "1", "--folder", several]],
-        }
-        return bases[command]
-
-    def fresh(self, arguments: list[str], work: Callable[[list[str], Path], Ended]) -> tuple[Ended, list[str]]:
-        """Make the call in a new folder with copies of the runs that it names; returns what was left there besides."""
-        shutil.rmtree(self.case.parents[1], ignore_errors=True)
-        self.case.mkdir(parents=True)
-        for name in set(self.runs) & set(arguments):
-            shutil.copytree(self.folder / name, self.case / name, symlinks=True)
-        before = set(os.listdir(self.case))
-        ended = work(arguments, self.case)
-        return ended, sorted(set(os.listdir(self.case)) - before)
-
-    def _runs(self) -> list[str]:
-        """Names of runs: finished, cut short, damaged, foreign, and folders that are none."""
-        for name, arguments in (("done", self.tasks["text"]), ("bits", self.tasks["copy"])):
-            quick = [*arguments, "--no-tensorboard"]
-            ended = call(["train", *quick, "--run", name], self.folder)
-            if ended.code:
-                raise RuntimeError(f"an undisturbed run failed:\n{ended.said}")
-        layer = Layer(
-            self.folder / "cut", lambda operation, number, _: die() if operation[1] == "checkpoint" and number > 3 else None
-        )
-        call(["train", *self.tasks["text"], "--no-tensorboard", "--run", "cut"], self.folder, before=layer.install)
-        for name in ("damaged", "foreign"):
-            shutil.copytree(self.folder / "done", self.folder / name)
-        for path in (self.folder / "damaged/checkpoints").iterdir():
-            path.write_bytes(path.read_bytes()[:1000])
-        config = self.folder / "foreign" / "config.json"
-        config.write_text(config.read_text().replace('"lstm"', '"nosuch:Cell"'))
-        (self.folder / "empty").mkdir()
-        return ["done", "bits", "cut", "damaged", "foreign", "empty"]
-
-    def _paths(self) -> list[str]:
-        """Paths that make trouble; none of them leads to a file of the machine that could be spoiled."""
-        there = self.folder
-        os.mkfifo(there / "pipe")
-        (there / "loop").symlink_to("loop")
-        (there / "dangling").symlink_to("nowhere")
-        (there / "file").write_text("nothing in particular\n")
-        (there / "binary").write_bytes(bytes(range(256)) * 4)
-        (there / "packed").write_bytes(b"\x1f\x8b\x08\x00 no gzip")
-        (there / "empty-file").touch()
-        (there / "pictures").mkdir()
-        for name in os.listdir(there / "mnist"):
-            (there / "pictures" / name).write_bytes((there / "mnist" / name).read_bytes()[:200])
-        mine = [
-            "pipe",
-            "loop",
-            "dangling",
-            "file",
-            "binary",
-            "packed",
-            "empty-file",
-            "pictures",
-            "mnist",
-            "text.txt",
-            "text.txt/x",
-        ]
-        system = [
-            "/dev/full",
-            "/dev/null",
-            "/dev/zero",
-            "/dev/full/x",
-            "/proc/self/mem",
-            "/proc/self/x",
-            "",
-            ".",
-            "..",
-            "new",
-            "done",
-        ]
-        return [
-            *(str(there / name) for name in mine),
-            *system,
-            "n" * 300,
-            "new\nline",
-            "new/ü/🦊",
-            "new\udcff",
-            "~nobody/x",
-            "-x",
-        ]
-
-
-def grouped(words: list[str]) -> Words:
-    """Arguments as groups: each option with what follows it."""
-    groups: Words = []
-    for word in words:
-        if word.startswith("--") or not groups:
-            groups.append([word])
-        else:
-            groups[-1].append(word)
-    return groups
 
 
 HANDSHAKE = "import os, sys; os.write(%d, b'.'); os.close(%d); from hrnn.cli import main; sys.exit(main())"

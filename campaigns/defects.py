@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,6 +42,7 @@ class Summary:
 
     def add(self, what: str, reproduction: str) -> None:
         self.defects.append(Defect(what, " ".join(reproduction.split())))
+        print(f"{self.name}: {what}: {self.defects[-1].reproduction}", file=sys.stderr, flush=True)  # not only at the end
 
     def to_json(self) -> dict[str, Any]:
         entries = {**vars(self), "defects": [asdict(defect) for defect in self.defects]}

@@ -43,6 +43,7 @@ TEXTS = (
 )
 NETWORK = "http://127.0.0.1:9/"  # where nobody listens: no call of a campaign leaves the machine
 LEFT_OUT = {"engine", "address"}  # a Ray cluster takes half a minute to start
+Words = list[list[str]]  # a call in groups: an option and its values
 
 
 @dataclass(frozen=True)

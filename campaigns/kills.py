@@ -220,12 +220,12 @@ def silent(end: Ended) -> Ended:
 
 def process(chance: random.Random, arguments: list[str], run: Path, reference: Reference) -> tuple[Ended, str]:
     """A real process, killed anywhere from its start on: imports take most of its time."""
-    return real([sys.executable, "-m", "hrnn", *arguments], chance.uniform(0, 10), run), "as a real process"
+    return real([sys.executable, "-m", "hrnn", *arguments], chance.uniform(0, 7), run), "as a real process"
 
 
 def torchrun(chance: random.Random, arguments: list[str], run: Path, reference: Reference) -> tuple[Ended, str]:
     """torchrun with two processes, all of them killed at once: a machine that loses power."""
-    return real(command("-m", "--", "hrnn", *arguments), chance.uniform(5, 25), run), "under torchrun"
+    return real(command("-m", "--", "hrnn", *arguments), chance.uniform(3, 15), run), "under torchrun"
 
 
 def real(arguments: list[str], delay: float, run: Path) -> Ended:
