@@ -1,7 +1,10 @@
+import os
+
 import pytest
 
 from hrnn.errors import UserError
 from hrnn.training import files
+from hrnn.training.checkpoint import DamagedError, read
 from hrnn.training.files import Growing, write_whole
 
 
@@ -30,3 +33,12 @@ def test_a_growing_file_is_cut_back(tmp_path):
     assert again.settle() == 10
     again.close()
     assert (tmp_path / "file").read_bytes() == b"one\nthree\n"
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path):
+    pipe = tmp_path / "update-000000001.safetensors"
+    os.mkfifo(pipe)
+    with pytest.raises(DamagedError, match="no regular file"):
+        read(pipe)
+    with pytest.raises(UserError, match="no regular file"):
+        Growing(pipe)

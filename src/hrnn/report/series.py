@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from hrnn.errors import UserError
 from hrnn.report.summary import Described, describe, number, places
-from hrnn.training.entries import CONFIG, SWEEP, cannot_read, content_of
+from hrnn.training.entries import CONFIG, SWEEP, cannot_read
+from hrnn.training.files import content_of
 from hrnn.training.records import Record, thinned
 
 Line = tuple[NDArray[np.float64], NDArray[np.float64]]

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.training.compare import in_words
-from hrnn.training.files import make_folder, write_whole
+from hrnn.training.files import content_of, make_folder, write_whole
 from hrnn.training.formats import BEGUN_BY_1, CHECKPOINT_FORMAT, SECTIONS, upgrade_facts
 
 FACTS: dict[str, Any] = {
@@ -89,7 +89,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
 
 def read(path: Path) -> Checkpoint:
     try:
-        content = path.read_bytes()
+        content = content_of(path)
     except OSError as error:
         raise DamagedError(f"{path} cannot be read ({error})") from None
     return unpack(content, path)

@@ -10,18 +10,12 @@ from typing import Any
 
 from hrnn.errors import UserError
 from hrnn.training.compare import edited_paths, in_words
+from hrnn.training.files import content_of
 from hrnn.training.formats import SECTIONS, checksum, upgrade_config, upgrade_result
 
 HEADER_BYTES = 100_000_000  # at most, as safetensors has it
 CONFIG, RESULT, LOCK = "config.json", "result.json", "lock"
 SWEEP = "sweep.json"  # in the folder of a sweep: what every run of it has in common, and what was varied
-
-
-def content_of(path: Path) -> bytes:
-    """A file as it stands. Whatever is no file (a pipe would let its reader wait for ever) is an OSError."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError("it is no regular file")
-    return path.read_bytes()
 
 
 def read_whole(folder: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +23,13 @@ def cannot_write(path: Path, error: OSError) -> UserError | LostError:
         else ("see to it that this folder can be written to, or give another one")
     )
     return UserError(f"{path} cannot be written: {error.strerror or error}; {remedy}")
+
+
+def content_of(path: Path) -> bytes:
+    """A file as it stands. Whatever is no file (a pipe would let its reader wait for ever) is an OSError."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError("it is no regular file")
+    return path.read_bytes()
 
 
 def make_folder(path: Path, parents: bool = True) -> None:
@@ -66,6 +74,8 @@ class Growing:
         that it has so many."""
         self.path = path
         try:
+            if path.exists() and not path.is_file():  # a pipe would let its writer wait for ever
+                raise OSError("it is no regular file")
             self._file = open(path, "ab")  # noqa: SIM115  open as long as the run
             self._file.truncate(length)
             self._file.seek(length)

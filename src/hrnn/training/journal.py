@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hrnn.training.files import Growing, cannot_write, make_folder
+from hrnn.training.files import Growing, cannot_write, content_of, make_folder
 from hrnn.training.records import JOURNAL
 from hrnn.training.records import read as read
 
@@ -38,7 +38,7 @@ class Journal:
     def _kept(self, path: Path, noted: int, *, lines: bool = True) -> int:
         """How much of a file to keep: as much as was noted, or if there is less, what is whole of it."""
         try:
-            content = path.read_bytes() if path.exists() and path.stat().st_size < noted else None
+            content = content_of(path) if path.exists() and path.stat().st_size < noted else None
         except OSError as error:
             raise cannot_write(path, error) from None
         if content is None and (path.exists() or not noted):
