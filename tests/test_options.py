@@ -1,6 +1,7 @@
 """Whatever an option is given, in Python, in config.json or on the command line: a sentence that names it, before anything is
 written. Signals from the first line on, and what no check foresaw."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -260,6 +261,23 @@ def test_a_full_device(tmp_path):
         )
         assert (done.returncode, done.stderr) == (1, "hrnn: the output cannot be read or written: No space left on device\n")
         assert subprocess.run([sys.executable, "-m", "hrnn", "tarin"], stderr=full, check=False).returncode == 2
+
+
+def test_what_is_left_to_print_does_not_change_the_exit_code(monkeypatch):
+    import hrnn.commands.sample as command
+
+    def interrupted(arguments):
+        print("half of a text")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "main", interrupted)
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["sample", "run"]) == 130
+        sys.stdout.flush()  # as the interpreter does at its end
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
 
 
 SIGNALLED = """

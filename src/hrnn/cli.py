@@ -69,7 +69,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def guarded(arguments: list[str]) -> int:
-    """The exit code of a command, however it ends. Whatever was not foreseen is one line, too."""
+    """The exit code of a command. What is left to print and cannot be printed does not change it at the interpreter's end."""
+    code = exit_code(arguments)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    return code
+
+
+def exit_code(arguments: list[str]) -> int:
+    """However a command ends. Whatever was not foreseen is one line, too."""
     try:
         code = chosen(arguments)
         sys.stdout.flush()

@@ -65,6 +65,8 @@ def as_checkpointed(folder: Path) -> dict[str, Any] | None:
     """The entries that the newest checkpoint carries which can be read: from its header alone."""
     for path in sorted(folder.glob("checkpoints/update-*.safetensors"), reverse=True):
         try:
+            if not path.is_file():  # a pipe would let its reader wait for ever
+                continue
             with open(path, "rb") as file:
                 length = int.from_bytes(file.read(8), "little")
                 header = json.loads(file.read(min(length, HEADER_BYTES)))
