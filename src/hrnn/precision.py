@@ -29,7 +29,7 @@ def without_autocast(device: torch.device) -> AbstractContextManager:
 
 def wide(tensor: Tensor) -> Tensor:
     """The tensor in that dtype; mostly the tensor itself."""
-    return tensor.to(summed_in(tensor.dtype))
+    return tensor.float() if tensor.dtype in _HALF else tensor
 
 
 class Wide:
