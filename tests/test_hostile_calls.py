@@ -84,6 +84,7 @@ UPDATES = {
     "after that cannot be called": ({"after": 5}, "after is 5"),
     "another group": ({"group": None}, "group is None"),
     "a module for heads": ({"heads": torch.nn.Linear(2, 2)}, "heads is a Linear; give its parameters"),
+    "a tensor for heads": ({"heads": torch.zeros(2, 2)}, "heads has"),
     "optimizers that are none": ({"optimizers": lambda p: None}, r"optimizers\[0\] returned None"),
     "optimizers of another model": (
         {"optimizers": [sgd(small().cells[level].parameters()) for level in range(2)]},

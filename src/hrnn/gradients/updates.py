@@ -106,7 +106,7 @@ def _heads(heads: Iterable[nn.Parameter]) -> list[nn.Parameter]:
         raise TypeError(f"heads is a {type(heads).__name__}; give its parameters: heads=head.parameters()")
     found = entries("heads", heads, "head.parameters()")
     for one in found:
-        if not isinstance(one, Tensor) or not one.is_leaf:
+        if isinstance(heads, Tensor) or not isinstance(one, Tensor) or not one.is_leaf:  # a tensor's rows are none
             raise TypeError(f"heads has {shown(one)}; give the parameters of the loss function, e.g. head.parameters()")
     return list(dict.fromkeys(found))
 
