@@ -16,6 +16,7 @@ from pathlib import Path
 import hrnn.training.folder as folders
 from hrnn.errors import DONE, EXIT_CODES, INTERRUPTED, TERMINATED
 from hrnn.experiments.units import Ending, Engine, Follower, Unit, stopped_early
+from hrnn.experiments.warm import Forked, Warm, available
 from hrnn.training.stop import Stop
 from hrnn.training.trust import Trust
 
@@ -29,7 +30,7 @@ STOPPING_SECONDS = 600.0  # how long a unit may take to finish its update when i
 @dataclass(frozen=True)
 class Child:
     unit: Unit
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
 
 
 def processes(jobs: int = 1) -> Engine:
@@ -42,7 +43,7 @@ def processes(jobs: int = 1) -> Engine:
 
 
 def _run(folder: Path, waiting: list[Unit], jobs: int, follower: Follower) -> Ending:
-    ending, running, since = Ending(), list[Child](), time.monotonic()
+    ending, running, warm, since = Ending(), list[Child](), dict[int, Warm](), time.monotonic()
     with Stop(None) as stop:
         try:
             while (waiting or running) and not stop.reason:
@@ -51,7 +52,7 @@ def _run(folder: Path, waiting: list[Unit], jobs: int, follower: Follower) -> En
                 ready = [unit for unit in waiting if not (patient and folders.is_locked(folder / unit.name))]
                 for unit in ready[: jobs - len(running)]:
                     waiting.remove(unit)
-                    _begin(folder, unit, running, ending, follower)
+                    _begin(folder, unit, running, ending, follower, warm)
                 running = [child for child in running if not _ended(folder, child, ending, follower)]
                 follower.look()
                 time.sleep(LOOK_SECONDS)
@@ -59,16 +60,28 @@ def _run(folder: Path, waiting: list[Unit], jobs: int, follower: Follower) -> En
             ending.code = EXIT_CODES.get(stop.reason or "", INTERRUPTED)
         finally:
             _stop(folder, running, ending, follower)
+            for one in warm.values():
+                one.close()
     return ending
 
 
-def _begin(folder: Path, unit: Unit, running: list[Child], ending: Ending, follower: Follower) -> None:
+def _begin(folder: Path, unit: Unit, running: list[Child], ending: Ending, follower: Follower, warm: dict[int, Warm]) -> None:
     try:
-        running.append(Child(unit, launch(folder / unit.name, unit.config.upkeep.threads, Trust.of(unit.config))))
+        running.append(Child(unit, _start(folder / unit.name, unit.config.upkeep.threads, Trust.of(unit.config), warm)))
         follower.changed(unit, "running")
     except OSError as error:
         ending.failures[unit.name] = f"cannot be started: {error}"
         follower.changed(unit, f"failed: {ending.failures[unit.name]}")
+
+
+def _start(place: Path, threads: int, own: Trust, warm: dict[int, Warm]) -> subprocess.Popen[bytes] | Forked:
+    """A worker that need not import everything first, where that can be had."""
+    if available():
+        with suppress(OSError), open(place / LOG, "ab") as log:
+            if threads not in warm:
+                warm[threads] = Warm(threads, log.fileno())
+            return warm[threads].launch(place, log.fileno(), own.task or "", own.cell or "")
+    return launch(place, threads, own)
 
 
 def launch(place: Path, threads: int, own: Trust) -> subprocess.Popen[bytes]:
