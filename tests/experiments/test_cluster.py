@@ -14,6 +14,7 @@ from hrnn.experiments.cluster import train_unit
 from hrnn.experiments.follow import last_update
 from hrnn.training import folder as folders
 from hrnn.training.journal import read
+from hrnn.training.trust import Trust
 from tests.test_cli_sweep import NEEDLE, PATIENCE, QUICK, begin, journal, wait_for
 
 UPDATES = 200
@@ -61,8 +62,9 @@ def descendants(process):
 def addresses(process):
     """Those on which a process listens."""
     sockets = set()
-    with suppress(OSError):
-        sockets = {os.readlink(file) for file in Path(f"/proc/{process}/fd").iterdir()}
+    for file in Path(f"/proc/{process}/fd").glob("*"):
+        with suppress(OSError):  # closed meanwhile
+            sockets.add(os.readlink(file))
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
             words = line.split()
@@ -134,6 +136,6 @@ def test_interrupted_on_a_local_cluster_it_leaves_checkpoints(tmp_path):
 
 
 def test_a_node_that_does_not_see_the_folder(tmp_path):
-    code, said = train_unit(str(tmp_path / "nowhere"), 1, str(tmp_path))
+    code, said = train_unit(str(tmp_path / "nowhere"), 1, str(tmp_path), Trust())
     assert code == 2
     assert "--folder must be on storage that all nodes share" in said
