@@ -156,7 +156,7 @@ def main() -> None:
 
 def _work(log: int, alive: int, place: str, task: str, cell: str) -> None:
     """Be the worker, in the process that was forked; does not return."""
-    from hrnn.experiments import worker
+    import hrnn.experiments.worker as worker
 
     code = 1
     try:
