@@ -19,7 +19,7 @@ from campaigns.defects import Defect, Limit, Summary, markdown, write_between, w
 from campaigns.forked import warm
 
 # Shares of the time, by what a case costs and how many are wanted.
-SHARES = {"commands": 0.45, "kills": 0.25, "disk": 0.1, "damage": 0.1, "api": 0.1}
+SHARES = {"commands": 0.5, "kills": 0.25, "disk": 0.1, "damage": 0.1, "api": 0.05}
 SHORT = {"commands": 28, "kills": 6, "disk": 4, "damage": 8, "api": 200}  # cases of each part for `make test`
 
 

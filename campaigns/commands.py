@@ -23,9 +23,9 @@ from campaigns.grammar import NETWORK, TEXTS, Option, Words, all_options
 from campaigns.judge import complaint, shown
 from campaigns.zoo import Zoo
 
-EVERY_PROCESS, EVERY_SIGNAL = 30, 3  # a real process; of these, one that gets a signal
+EVERY_PROCESS, EVERY_SIGNAL = 32, 3  # a real process; of these, one that gets a signal
 PATIENCE = 4.0  # seconds after which a call is asked to stop; what it was asked to do may take long
-WEIGHTS = {"train": 30, "resume": 14, "evaluate": 12, "sample": 12, "runs": 12, "memory": 12, "plot": 4, "sweep": 6}
+WEIGHTS = {"train": 30, "resume": 14, "evaluate": 12, "sample": 12, "runs": 12, "memory": 12, "plot": 4, "sweep": 4}
 WEIGHTS |= {"reproduce": 6, "demo": 2}
 
 

@@ -32,11 +32,11 @@ class Zoo:
             name = chance.choice(list(self.tasks))
             task, *rest = self.tasks[name]
             groups = grouped(rest)
-            short = chance.choice((["--minutes", "0.001"], ["--updates", "1"])) if command == "train" else ["--updates", "1"]
+            if command == "train":
+                place, short = [["--run", "new"]], chance.choice((["--minutes", "0.001"], ["--updates", "1"]))
+            else:
+                place, short = [["--over", "seed=0,1"], ["--jobs", "1"]], ["--updates", "1", "--folder", several]
             groups = [group for group in groups if group[0] != short[0]]
-            place = (
-                [["--run", "new"]] if command == "train" else [["--over", "seed=0,1"], ["--folder", "sweep"], ["--jobs", "1"]]
-            )
             return [[command, task], *groups, *place, short]
         folder = str(chance.choice(self.runs))
         bases: dict[str, Words] = {

@@ -1,3 +1,4 @@
+import json
 import os
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from hrnn.errors import UserError
 from hrnn.training import files
 from hrnn.training.checkpoint import DamagedError, read
+from hrnn.training.entries import whole_result
 from hrnn.training.files import Growing, write_whole
 
 
@@ -42,3 +44,13 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path):
         read(pipe)
     with pytest.raises(UserError, match="no regular file"):
         Growing(pipe)
+
+
+def test_a_result_that_is_repeated_says_all_that_results_say(tmp_path):
+    whole = {"reason": "budget", "updates": 3, "sequences": 12, "seconds": 1.5, "test": {"accuracy": 0.5}}
+    (tmp_path / "result.json").write_text(json.dumps({"format": 2, **whole}))
+    assert whole_result(tmp_path) == whole
+    for wrong in ({"updates": "3"}, {"seconds": 10**400}, {"test": 5}, {"sequences": None}, {"longest_solved_length": 4}):
+        (tmp_path / "result.json").write_text(json.dumps({"format": 2, **whole, **wrong}))
+        with pytest.raises(UserError, match="holds no result; remove it"):
+            whole_result(tmp_path)

@@ -18,6 +18,7 @@ from hrnn.report.series import load
 from hrnn.tasks import Copy
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled, to_json
+from hrnn.training.entries import whole_result
 from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import Outcome, start, train
 from hrnn.training.progress import suitable
@@ -98,7 +99,7 @@ def run(folder: Path, config: Config[Copy]) -> Outcome:
     if (folder / folders.CONFIG).exists():
         if folders.read_entries(folder) != to_json(settled(config)):
             raise UserError(f"{folder} holds a run with other options; give another --folder")
-        if (result := folders.read_result(folder)) is not None:
+        if (result := whole_result(folder)) is not None:
             return Outcome(None, result)
         return train(folder, progress=suitable())
     return start(config, folder, progress=suitable())

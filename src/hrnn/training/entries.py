@@ -85,8 +85,27 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError) as error:
         raise cannot_read(folder / RESULT, error) from None
     if not isinstance(entries, dict):
-        raise UserError(f"{folder / RESULT} holds no result; remove it, and hrnn resume {folder} writes it again")
+        raise no_result(folder)
     return upgrade_result(entries, folder / RESULT)
+
+
+def no_result(folder: Path) -> UserError:
+    return UserError(f"{folder / RESULT} holds no result; remove it, and hrnn resume {folder} writes it again")
+
+
+def whole_result(folder: Path) -> dict[str, Any] | None:
+    """The same, for whoever needs all that every result says, each of the right kind."""
+    result = read_result(folder)
+    if result is None:
+        return None
+    kinds: dict[str, Any] = {"reason": str, "updates": int, "sequences": int, "seconds": int | float}
+    if "longest_solved_length" in result:
+        kinds |= {"longest_solved_length": int, "at_least": bool}
+    kinds |= {part: dict for part in ("validation", "test") if part in result}
+    whole = all(isinstance(result.get(name), kind) for name, kind in kinds.items())
+    if not whole or not 0 <= result["seconds"] < 2**63:
+        raise no_result(folder)
+    return result
 
 
 def cannot_read(path: Path, error: Exception) -> UserError:
