@@ -7,7 +7,7 @@ import torch
 
 from hrnn.distributed import ALONE, Group, join
 from hrnn.errors import UserError
-from tests.test_docs_training import python_in
+from tests.documented import code_in
 from tests.torchrun import ROOT, torchrun
 
 
@@ -58,7 +58,7 @@ def test_what_the_group_collects_is_the_same_everywhere(found):
 
 def test_the_documented_loop_is_the_same_with_two_processes(found, capsys):
     example: dict = {}
-    exec(python_in("distributed.md"), example)
+    exec(code_in(ROOT / "docs" / "distributed.md")[0], example)
     assert found[0]["example"] == found[1]["example"] == pytest.approx(example["losses"], rel=1e-4)
     assert example["losses"][-1] < example["losses"][0]
 
