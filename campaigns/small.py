@@ -33,12 +33,12 @@ def commands(data: Path) -> dict[str, list[str]]:
         " --learning-rate 0.2 --solved 0.9",
         "pixels": f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 8 --validate-every 3"
         " --schedule cosine",
-        "text": f"text --data {text} --window 10 --updates 16 --validate-every 5 --update window",
-        "needle": "needle --steps 12 --periods 4 --window 7 --updates 15 --test-sequences 8 --validate-every 4"
+        "text": f"text --data {text} --window 10 --updates 10 --validate-every 4 --update window",
+        "needle": "needle --steps 12 --periods 4 --window 7 --updates 10 --test-sequences 8 --validate-every 4"
         " --optimizer rmsprop --model hrnn",
-        "copy unlocked": "copy --length 4 --test-sequences 8 --periods 3 --window 5 --updates 20 --update segment"
+        "copy unlocked": "copy --length 4 --test-sequences 8 --periods 3 --window 5 --updates 12 --update segment"
         " --update-every 1 0 --frozen-every 3",
-        "text unlocked": f"text --data {text} --window 10 --updates 10 --update segment --round-steps 6 --update-every 1 2"
+        "text unlocked": f"text --data {text} --window 10 --updates 8 --update segment --round-steps 6 --update-every 1 2"
         " --clip 1 --validate-every 4 --frozen-every 2",
         "needle unlocked": "needle --steps 12 --periods 4 --window 7 --updates 12 --test-sequences 8 --validate-every 5"
         " --update segment --optimizer adamw --schedule linear --warmup 3",
