@@ -126,7 +126,7 @@ class Layer:
         elif operation == ("fsync", "folder") and moment == "after" and self.phase.startswith("checkpoint renamed"):
             self.enter("training")
         elif operation == ("unlink", "checkpoint"):
-            self.enter("removing old checkpoints" if moment == "before" else "training")
+            self.enter("removing old checkpoints")  # until the next update
         elif operation == ("replace", "result.json") and moment == "after":
             self.enter("after the result")
         elif operation == ("replace", "config.json") and moment == "after":
