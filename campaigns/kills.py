@@ -235,10 +235,19 @@ def real(arguments: list[str], delay: float, run: Path) -> Ended:
     ) as child:
         with suppress(subprocess.TimeoutExpired):
             child.wait(delay)
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+        for pid in (child.pid, *workers(child.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         out, err = child.communicate()
     return Ended(child.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def workers(pid: int) -> list[int]:
+    """The processes that a process has started; torchrun's are in sessions of their own."""
+    try:
+        return [int(number) for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 KINDS: dict[str, Life] = {"forks": fork, "pair": two_forks, "process": process, "torchrun": torchrun}
