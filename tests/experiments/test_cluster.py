@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,33 @@ def process_of(place):
 
 def parent_of(process):
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def descendants(process):
+    """A process and all that it started, directly or not."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parents.setdefault(parent_of(path.name), []).append(int(path.name))
+    found = [process]
+    for one in found:
+        found += parents.get(one, [])
+    return found
+
+
+def addresses(process):
+    """Those on which a process listens."""
+    sockets = set()
+    for file in Path(f"/proc/{process}/fd").glob("*"):
+        with suppress(OSError):  # closed meanwhile
+            sockets.add(os.readlink(file))
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
+                words = bytes.fromhex(words[1].partition(":")[0])  # 32 bits at a time, lowest byte first
+                found = ip_address(b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4)))
+                yield getattr(found, "ipv4_mapped", None) or found
 
 
 def finish(process):
@@ -93,12 +122,15 @@ def test_interrupted_on_a_local_cluster_it_leaves_checkpoints(tmp_path):
     options = ("--over", "seed=0,1", "--updates", 1_000_000, "--folder", tmp_path / "s", "--engine", "ray", "--jobs", "1")
     process = begin(*NEEDLE, "--journal-every", 1, *options)
     wait_for(lambda: last_update(place).get("update", 0) > 5 or process.poll() is not None, "no progress")
+    listening = [address for one in descendants(process.pid) for address in addresses(one)]
     process.send_signal(signal.SIGINT)
     _, err = finish(process)
     assert process.returncode == 130, err
     assert "seed=0 stopped: update" in err
+    assert listening
+    assert [address for address in listening if not address.is_loopback] == []  # nobody else can reach it
     reached = last_update(place)["update"]
-    assert [path.name for path in (place / folders.CHECKPOINTS).iterdir()] == [f"update-{reached:09d}.safetensors"]
+    assert (place / folders.CHECKPOINTS / f"update-{reached:09d}.safetensors").exists()
     assert not folders.is_locked(place)
     assert not last_update(tmp_path / "s" / "seed=1")  # one at a time
 

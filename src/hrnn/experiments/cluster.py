@@ -32,6 +32,9 @@ RETRIES = 8  # of a unit whose process, or whose node, was killed
 PORT_SECONDS, CONNECT_SECONDS = 5.0, 60.0  # how long an address may take to answer, and Ray to connect to it
 OBJECT_STORE = 100 << 20  # bytes that a local cluster sets aside for objects; tasks return a number and a sentence
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # nothing is sent home; no advice
+# What Ray takes for its own on other systems than Linux: a cluster of this machine alone, which listens on loopback only.
+# It is read when ray is imported.
+ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 PROBE = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
 
 
@@ -89,13 +92,15 @@ def cluster(address: str | None = None, jobs: int | None = None) -> Engine:
 @contextmanager
 def connected(address: str | None, cores: int | None) -> Iterator[None]:
     """A connection to Ray for as long as it is needed; one that the caller has already is used and left as it is."""
+    settings = {**SETTINGS, **(ALONE if address is None else {})}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
     import ray
 
     if ray.is_initialized():
+        _set(before)
         yield
         return
-    before = {name: os.environ.get(name) for name in SETTINGS}
-    os.environ.update(SETTINGS)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
         quiet |= {"num_cpus": cores, "include_dashboard": False, "object_store_memory": OBJECT_STORE}
@@ -107,8 +112,12 @@ def connected(address: str | None, cores: int | None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        _set(before)
+
+
+def _set(variables: dict[str, str | None]) -> None:
+    for name, value in variables.items():
+        os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 def _check_room(threads: int) -> None:
