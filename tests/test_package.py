@@ -61,7 +61,7 @@ INSIDE = {
         "__init__",
     ],
     "training": [
-        *("compare", "formats", "entries", "records", "config", "files", "identity", "trust", "checkpoint", "journal"),
+        *("files", "compare", "formats", "entries", "records", "config", "identity", "trust", "checkpoint", "journal"),
         *("folder", "opening", "network", "sizes", "optimizer", "evaluation"),
         *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
     ],

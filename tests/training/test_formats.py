@@ -1,6 +1,11 @@
-"""What version 0.1.0 wrote is read, and goes on to the same end; what a later version writes is refused in a sentence."""
+"""What version 0.1.0 wrote is read, and goes on to the same end; what a later version writes is refused in a sentence.
+
+The fixtures are files of 0.1.0, unchanged but for the path of the text, which stands as TEXT. The runs were interrupted; the
+ends beside them were reached by the version that began them.
+"""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -8,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import hrnn
 from hrnn.cli import main
 from hrnn.errors import UserError
 from hrnn.training import folder as folders
@@ -29,15 +35,28 @@ def old_run(request, tmp_path):
     return tmp_path / request.param
 
 
-def without_times(path):
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    return [{name: value for name, value in record.items() if not name.endswith("seconds")} for record in records]
+def records(folder):
+    return [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+
+
+def same(expected, got):
+    """Equal but for times, numbers to rounding: other processors round differently, and updates carry that on."""
+    if isinstance(expected, dict):
+        names = [name for name in expected if not name.endswith("seconds")]
+        return isinstance(got, dict) and all(same(expected[name], got.get(name)) for name in names)
+    if isinstance(expected, list):
+        return isinstance(got, list) and len(got) == len(expected) and all(map(same, expected, got))
+    if isinstance(expected, float) and isinstance(got, float):
+        return got == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    return expected == got
 
 
 def test_a_run_of_0_1_0_goes_on_to_the_end_that_0_1_0_came_to(old_run, capsys):
     _, before = folders.read_run(old_run)
     assert before.id.startswith(BEGUN_BY_1)
     assert before.data is None
+    assert main(["evaluate", str(old_run), "--json"]) == 0  # in mid-course
+    assert math.isfinite(json.loads(capsys.readouterr().out.splitlines()[-1])["loss"])
     assert main(["resume", str(old_run)]) == 0
     reads = ["text.txt"] if json.loads((old_run / "config.json").read_text())["task"]["name"] == "text" else []
     assert ("did not remember its data" in capsys.readouterr().err) is bool(reads)
@@ -49,14 +68,22 @@ def test_a_run_of_0_1_0_goes_on_to_the_end_that_0_1_0_came_to(old_run, capsys):
     expected, found = load_file(end / "weights.safetensors"), checkpoint.section("network")
     assert expected.keys() == found.keys()
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6)  # another torch may round otherwise
-    assert folders.read_result(old_run)["updates"] == json.loads((end / "result.json").read_text())["updates"]
-    assert main(["evaluate", str(old_run), "--json"]) == 0
-    evaluated, wanted = json.loads(capsys.readouterr().out.splitlines()[-1]), json.loads((end / "evaluated.json").read_text())
-    assert evaluated == {"run": str(old_run), **{k: pytest.approx(v) if k != "part" else v for k, v in wanted.items()}}
-    assert [(r["kind"], r["update"]) for r in without_times(old_run / "journal.jsonl")] == [
-        (r["kind"], r["update"]) for r in without_times(end / "journal.jsonl")
-    ]
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5)
+    assert same(json.loads((end / "result.json").read_text()), folders.read_result(old_run))
+    assert main(["evaluate", str(old_run), "--json", "--checkpoint", "last"]) == 0
+    assert same(json.loads((end / "evaluated.json").read_text()), json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert same(records(end), records(old_run))
+
+
+def test_a_model_and_a_state_of_0_1_0_load():
+    model = hrnn.HRNN.load(OLD / "model.safetensors")
+    assert model.hidden_sizes == [6, 7, 8]
+    assert model.periods == [hrnn.Given(4), 3]
+    assert model.check_finite
+    assert [model.decoder(level).indices for level in range(2)] == ["all", "sampled"]
+    then = load_file(OLD / "output.safetensors")
+    output, _ = model(then["x"], hrnn.State.load(OLD / "state.safetensors"), boundaries=then["boundaries"])
+    torch.testing.assert_close(output, then["output"], rtol=1e-12, atol=1e-12)
 
 
 def test_an_option_that_an_old_run_lacks_is_never_todays_default(tmp_path):
