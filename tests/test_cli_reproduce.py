@@ -170,7 +170,7 @@ def test_what_does_not_belong_here_is_refused_and_stays(capsys, tmp_path, name):
     else:
         (folder / "runs" / "ours").mkdir(parents=True)
         (folder / "runs" / "ours" / "seed-0.json").write_text('{"format": 0}')
-        words = "cannot be read"
+        words = "was written in format 0"
     before = {path: path.read_bytes() for path in folder.rglob("*.json")}
     assert words in complaint(capsys, *copy(folder, "--seeds", 0))
     assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before

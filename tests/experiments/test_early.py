@@ -4,17 +4,18 @@ import json
 
 import pytest
 
+from hrnn.errors import INTERRUPTED
 from hrnn.experiments import early
 from hrnn.experiments.cluster import train_unit
 from hrnn.experiments.early import Early, losing, score_of
 from hrnn.experiments.processes import processes
 from hrnn.experiments.run import run
 from hrnn.experiments.units import EARLY, Ending, prepare, stop_early, stopped_early
-from hrnn.experiments.worker import INTERRUPTED
 from hrnn.tasks import Copy
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config
 from hrnn.training.journal import JOURNAL
+from hrnn.training.trust import Trust
 from tests.experiments.test_run import Notes, unit
 
 pytest.importorskip("optuna", reason='Optuna is not installed: pip install "hrnn[prune]"')
@@ -76,7 +77,10 @@ def test_a_losing_run_is_stopped_and_stays_so_until_it_is_asked_for(tmp_path, mo
     assert run(tmp_path, wanted, engine, notes, leave_stopped=True) == Ending()
     assert asked == []
     assert (place / EARLY).exists()
-    assert train_unit(str(place), 1, "nowhere") == (INTERRUPTED, "")  # nor does a task that Ray tries again begin it anew
+    assert train_unit(str(place), 1, "nowhere", Trust()) == (
+        INTERRUPTED,
+        "",
+    )  # a task that Ray tries again does not, either
     assert (place / JOURNAL).read_bytes() == reached
     assert run(tmp_path, wanted, engine, notes) == Ending()
     assert asked == [loser]

@@ -75,7 +75,7 @@ def test_a_value_that_comes_to_the_same_run_and_one_that_cannot_be():
     with pytest.raises(UserError, match=r"^model=gr-hrnn,betas=0.1: --model gr-hrnn has no local loss"):
         points(base(), axes(model=["ours", "gr-hrnn"], betas=[(0.1,)]))
     with pytest.raises(UserError, match="two runs would be called cell=a-b"):
-        points(base(), axes(cell=["a:b", "a/b"]))
+        points(base(), axes(cell=["a:b", "a/:b"]))
 
 
 def fit(folder, config, over):
