@@ -25,6 +25,8 @@ def read_whole(folder: Path) -> dict[str, Any]:
         stored = json.loads(content_of(path))
         if not isinstance(stored, dict):
             raise TypeError("it holds no entries")
+        if strange := [name for name in SECTIONS if not isinstance(stored.get(name), dict)]:
+            raise TypeError(f"it has no {strange[0]}")
         entries = upgrade_config(stored, path)
         if stored["format"] != 1 and stored.get("checksum") != checksum(stored):
             _refuse_edits(folder, entries)
