@@ -148,3 +148,11 @@ def test_odd_entries_are_left_out(tmp_path):
         figure = figure_of(load([run])[0], x)
         assert [len(line.get_xdata()) for line in figure.axes[0].get_lines()] == [1]
         plt.close("all")
+
+
+def test_the_length_that_ended_a_run_is_drawn(tmp_path):
+    end = {"kind": "end", "update": 20, "sequences": 200, "longest_solved_length": 15, "seconds": 3.0}
+    (series,), _ = load([write_run(tmp_path / "run", [update(10, solved=5), update(20, solved=10), end])])
+    x, y = series.runs[0].line("update", "solved", "update")
+    assert x.tolist() == [10, 20, 20]
+    assert y.tolist() == [5, 10, 15]

@@ -34,6 +34,8 @@ class Run:
         points = []
         for record in self.records:
             value = record.get(name) if record["kind"] == kind else None
+            if name == "solved" and record["kind"] == "end":  # the last length was solved after the last update was recorded
+                value = record.get("longest_solved_length")
             if level is not None:
                 value = value[level] if isinstance(value, list) and len(value) > level else None
             if (y := number(value)) is not None and (place := number(record.get(x))) is not None:
