@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.table import Table as Grid
 
-import hrnn
 from hrnn.paper.experiments import LENGTH, Quantity, Row
 from hrnn.paper.plan import Found, Request, search_results
 from hrnn.paper.published import PUBLISHED, PublishedRow
@@ -37,11 +36,12 @@ def table_of(request: Request, found: dict[str, list[Found]]) -> Entries:
         half = (experiment.row("ours").recipe(request.profile).model.window or 0) // 2
         rule, verdict = robust_to_beta(search_results(request)["ours"], half)
         expectations.append({"sentence": ROBUST, "rule": rule, "verdict": verdict})
-    environments = [one.result.entries["environment"] for runs in found.values() for one in runs]
+    entries = [one.result.entries for runs in found.values() for one in runs]
+    environments = [one["environment"] for one in entries]
     return {
         **request.setting,
         "title": experiment.title,
-        "hrnn": hrnn.__version__,
+        "hrnn": " and ".join(sorted({str(one["hrnn"]) for one in entries})),  # of the versions that trained, not of this one
         "settings": settings(rows),
         "quantities": [{"name": one.name, "title": one.title, "digits": one.digits} for one in experiment.quantities],
         "rows": rows,
