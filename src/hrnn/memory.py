@@ -85,7 +85,8 @@ def predict(
             decoded = reach if all_indices else 1
             temporary = max(temporary, gradients + _FLOAT * batch * decoded * (3 * decoder_units + 3 * width))
     lowest = periods[0] if periods else _BLOCK
-    temporary = max(temporary, _FLOAT * batch * lowest * (2 * hidden_sizes[0] + 3 * outputs))
+    # The loss: its copy of the output, the gradient of that and what the head makes of it.
+    temporary = max(temporary, _FLOAT * batch * lowest * (3 * hidden_sizes[0] + 3 * outputs))
     return total + temporary + _OVERHEAD
 
 
