@@ -178,13 +178,24 @@ def judged(drawn: Drawn, wrong: dict[str, str], leave_out: frozenset[str], scrat
     try:
         result = function(**arguments)
     except Exception as error:
-        if fault := complaint(error, drawn, scene.folder):
+        if not of_the_users(error) and (fault := complaint(error, drawn, scene.folder)):
             return "defect", fault
         allowed = "updates" in arguments and "loss" in wrong  # found only in mid-window, when levels have moved
         return ("refused", "") if allowed or same(before, belongings(scene)) else ("defect", "changes something and then fails")
     if not wrong and "damaged" not in drawn.name and not sane(result):
         return "defect", "a result that is not finite"
     return "done", ""
+
+
+def of_the_users(error: Exception) -> bool:
+    """Was it raised in the scene's loss? What a user's function raises is theirs, and reaches them as it is."""
+    frame = error.__traceback__
+    while frame is not None:
+        code = frame.tb_frame.f_code
+        if code.co_name == "loss" and Path(code.co_filename).name == "scenes.py":
+            return True
+        frame = frame.tb_next
+    return False
 
 
 def complaint(error: Exception, drawn: Drawn, folder: Path) -> str:

@@ -195,3 +195,13 @@ def test_the_argument_is_named(call, words):
     with pytest.raises((ValueError, TypeError), match=words) as caught:
         call()
     assert len(str(caught.value)) < 500
+
+
+def test_nested_tensors_are_named_before_they_are_turned():
+    model = hrnn.HRNN(2, hidden_sizes=[3], batch_first=True)
+    x, nested = torch.zeros(2, 4, 2), torch.nested.nested_tensor([torch.zeros(4), torch.zeros(3)])
+    with pytest.raises(ValueError, match="x is a nested tensor"):
+        model.step(torch.nested.nested_tensor([torch.zeros(2), torch.zeros(2)]))
+    for gradient in (hrnn.Full(), hrnn.Restricted()):
+        with pytest.raises(ValueError, match="mask is a nested tensor"):
+            gradient.backward(model, x, x, loss=lambda output, target: output.sum(-1), mask=nested)

@@ -208,7 +208,7 @@ class HRNN(nn.Module):
         reset:      bool (batch,) or (time, batch): a new sequence starts at this step (batch: at the first)
         """
         if self.batch_first:
-            x, boundaries, reset = (_swap(v) for v in (x, boundaries, reset))
+            x, boundaries, reset = (tensors.swapped(v) for v in (x, boundaries, reset))
         x = checks.inputs(self, x)
         steps, batch = x.shape[:2]
         given = checks.boundaries(self, boundaries, steps, batch)
@@ -223,7 +223,7 @@ class HRNN(nn.Module):
         with without_autocast(self.device):
             run = Run(self, state)
             output = run.feed(x, given, valid, later)
-            return (_swap(output) if self.batch_first else output), run.close()
+            return (tensors.swapped(output) if self.batch_first else output), run.close()
 
     def step(
         self,
@@ -234,7 +234,7 @@ class HRNN(nn.Module):
     ) -> tuple[Shaped[Tensor, "batch hidden"], State]:
         """One input of a stream: (batch,) or (batch, input_size) to (batch, hidden). Memory does not grow with the stream."""
         for name, value in (("x", x), ("boundaries", boundaries), ("reset", reset)):
-            if isinstance(value, Tensor) and value.dim() < 1:
+            if isinstance(value, Tensor) and checks.tensor(name, value).dim() < 1:
                 raise ValueError(f"{name} has shape (); expected a batch of rows, ({name if name == 'x' else 'batch'}, ...)")
         axis = 1 if self.batch_first else 0
         inputs, given, at = (v.unsqueeze(axis) if isinstance(v, Tensor) else v for v in (x, boundaries, reset))
@@ -286,10 +286,6 @@ class HRNN(nn.Module):
 
 def _level(name: str, value: Any, count: int) -> int:
     return value if type(value) is int and 0 <= value < count else whole(name, value, 0, count - 1)
-
-
-def _swap(value: Any) -> Any:
-    return value.transpose(0, 1) if isinstance(value, Tensor) and value.dim() > 1 else value
 
 
 def _make_cell(choice: CellChoice, inputs: int, context: int, hidden: int, tokens: bool) -> nn.Module:

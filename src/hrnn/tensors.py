@@ -38,6 +38,11 @@ def in_memory(tensor: Tensor) -> str:
     return ""
 
 
+def swapped(value: Any) -> Any:
+    """A tensor with its first two dimensions the other way round; what has no two is left to whoever checks it."""
+    return value.transpose(0, 1) if isinstance(value, Tensor) and not value.is_nested and value.dim() > 1 else value
+
+
 def device_of(value: Any) -> torch.device:
     """A device that is there."""
     try:

@@ -13,6 +13,7 @@ from hrnn import checks
 from hrnn.arguments import number, shown
 from hrnn.hierarchy import HRNN
 from hrnn.state import State
+from hrnn.tensors import swapped
 
 Loss = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Mapping[str, Tensor]]]
 
@@ -160,9 +161,7 @@ class Window:
         x: Any = chunk.x
         y, mask, boundaries, reset = chunk.y, chunk.mask, chunk.boundaries, chunk.reset
         if model.batch_first:
-            x, y, mask, boundaries, reset = (
-                v.transpose(0, 1) if isinstance(v, Tensor) and v.dim() > 1 else v for v in (x, y, mask, boundaries, reset)
-            )
+            x, y, mask, boundaries, reset = (swapped(v) for v in (x, y, mask, boundaries, reset))
         x = checks.inputs(model, x)
         steps, batch = x.shape[:2]
         if self.batch not in (None, batch):
