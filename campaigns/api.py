@@ -188,11 +188,11 @@ def judged(drawn: Drawn, wrong: dict[str, str], leave_out: frozenset[str], scrat
 
 
 def of_the_users(error: Exception) -> bool:
-    """Was it raised in the scene's loss? What a user's function raises is theirs, and reaches them as it is."""
+    """Was it raised in the scene's loss or cell? What a user's code raises is theirs, and reaches them as it is."""
     frame = error.__traceback__
     while frame is not None:
         code = frame.tb_frame.f_code
-        if code.co_name == "loss" and Path(code.co_filename).name == "scenes.py":
+        if code.co_name in ("loss", "__init__") and Path(code.co_filename).name == "scenes.py":
             return True
         frame = frame.tb_next
     return False

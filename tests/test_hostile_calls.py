@@ -205,3 +205,12 @@ def test_nested_tensors_are_named_before_they_are_turned():
     for gradient in (hrnn.Full(), hrnn.Restricted()):
         with pytest.raises(ValueError, match="mask is a nested tensor"):
             gradient.backward(model, x, x, loss=lambda output, target: output.sum(-1), mask=nested)
+
+
+def test_numbers_of_the_planner_are_taken_as_numbers():
+    for function in (hrnn.memory.exact_count, lambda *given: hrnn.memory.predict(*given, 4)):
+        with pytest.raises(TypeError, match="hidden_sizes is None"):
+            function(None, [10], 100)
+    with pytest.raises(ValueError, match=r"window is 1000000000000000 and batch 2: that takes"):
+        hrnn.memory.one_window(window=10**15, batch=2)
+    assert hrnn.memory.plan(10**8, 10**6, 4, depths=torch.tensor([2, 3])) == hrnn.memory.plan(10**8, 10**6, 4, depths=[2, 3])

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import shlex
 import subprocess
 import sys
 import typing
@@ -321,3 +322,11 @@ def test_a_signal_during_the_final_test_leaves_a_run_that_can_be_finished(capsys
     assert not (run / "result.json").exists()
     assert main(["resume", str(run)]) == 0
     assert json.loads((run / "result.json").read_text())["updates"] == 2
+
+
+@pytest.mark.parametrize("command", ["memory 2>&- >&-", "memory | true"])
+def test_output_that_nobody_reads(command):
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {shlex.quote(sys.executable)} -m hrnn {command}"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

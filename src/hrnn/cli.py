@@ -70,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def guarded(arguments: list[str]) -> int:
     """The exit code of a command. What is left to print and cannot be printed does not change it at the interpreter's end."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us, as `>&-` does
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     code = exit_code(arguments)
     try:
         sys.stdout.flush()

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from hrnn.arguments import entries, flag, shown, whole
-from hrnn.room import CELLS, cell_numbers
+from hrnn.room import CELLS, cell_numbers, check_fits
 
 _BLOCK = 16  # hrnn.cells.block.BACKWARD_TICKS, without importing torch; a test compares them
 _FLOAT, _TOKEN = 4, 8
@@ -30,7 +30,7 @@ _OVERHEAD = 2_000_000  # what a first window takes of allocators, libraries and 
 def paper_count(periods: Sequence[int], window: int) -> int:
     """The paper's count for restricted gradients: the sum of the periods plus twice the top level's ticks. 166 for a period
     of 10 and a window of 784. Without a hierarchy, and for true gradients, it is the window."""
-    _, periods, window = _checked(None, periods, window)
+    periods, window = _fixed(periods, window)
     return sum(periods) + 2 * (window // math.prod(periods)) if periods else window
 
 
@@ -118,8 +118,8 @@ def plan(
     if not sizes:
         raise ValueError("hidden is []; give the size of every level, or, from the lowest, of each")
     found = []
-    for depth in entries("depths", depths, "(2, 3, 4, 5)"):
-        if whole("depths", depth) > window.bit_length() + 1:  # even periods of 2 do not go into the window
+    for depth in [whole("depths", one) for one in entries("depths", depths, "(2, 3, 4, 5)")]:
+        if depth > window.bit_length() + 1:  # even periods of 2 do not go into the window
             continue
         levels = [*sizes, *[sizes[-1]] * depth][:depth]
         cost = partial(_cost, levels, batch, options)
@@ -216,6 +216,7 @@ def one_window(
         raise ValueError(f"method is {shown(method)}; expected one of {sorted(gradients)}")
     window, batch, inputs = whole("window", window), whole("batch", batch), whole("inputs", inputs)
     flag("tokens", tokens)
+    check_fits(f"window is {window} and batch {batch}", window * batch * (16 if tokens else 8 + _FLOAT * inputs))
     model = hrnn.HRNN(hrnn.Tokens(inputs) if tokens else inputs, hidden_sizes, periods, cell=cell, indices=indices)
     model = model.to(device_of(device))
     head = torch.nn.Linear(model.hidden_sizes[0], 3).to(device)
@@ -276,12 +277,15 @@ def _status(name: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def _checked(hidden_sizes: Sequence[int] | None, periods: Sequence[int], window: int) -> tuple[list[int], list[int], int]:
-    """A hierarchy of fixed periods and its window, as whole numbers; sizes are left out where they do not matter."""
+def _fixed(periods: Sequence[int], window: int) -> tuple[list[int], int]:
+    """Fixed periods and a window, as whole numbers."""
     window = whole("window", window)
-    found = [whole(f"periods[{i}]", p) for i, p in enumerate(entries("periods", periods, "[10]"))]
-    if hidden_sizes is None:
-        return [], found, window
+    return [whole(f"periods[{i}]", p) for i, p in enumerate(entries("periods", periods, "[10]"))], window
+
+
+def _checked(hidden_sizes: Sequence[int], periods: Sequence[int], window: int) -> tuple[list[int], list[int], int]:
+    """A hierarchy of fixed periods and its window, as whole numbers."""
+    found, window = _fixed(periods, window)
     sizes = [whole(f"hidden_sizes[{i}]", size) for i, size in enumerate(entries("hidden_sizes", hidden_sizes, "[256, 256]"))]
     if len(sizes) != len(found) + 1:
         raise ValueError(f"periods has {len(found)} entries for {len(sizes)} levels; give one fewer than hidden_sizes")

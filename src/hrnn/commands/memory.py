@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -56,8 +57,9 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps(rows))
     elif rows:
         console().print(_table(rows))
-    else:
-        print(f"nothing fits {options.budget}; give more, a smaller --batch, or smaller --hidden-sizes")
+    if not rows:
+        remedy = "give more, a smaller --batch, or smaller --hidden-sizes"
+        print(f"hrnn: nothing fits {options.budget}; {remedy}", file=sys.stderr)
     return DONE if rows else FAILED
 
 

@@ -77,6 +77,13 @@ def require_folder(path: Path, option: str) -> None:
                 raise UserError(f"{option} {path}: {place} is not a folder; give another {option}")
 
 
-def console() -> Console:
-    """Where tables go. A pipe has no width of its own, and 80 columns would break the rows of a table."""
-    return Console(width=None if sys.stdout.isatty() else 160)
+class Output(Console):
+    """Where tables go."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # cli.py knows what to do; rich would end the process with 1, and say nothing
+
+
+def console() -> Output:
+    """A pipe has no width of its own, and 80 columns would break the rows of a table."""
+    return Output(width=None if sys.stdout.isatty() else 160)
