@@ -214,3 +214,9 @@ def test_numbers_of_the_planner_are_taken_as_numbers():
     with pytest.raises(ValueError, match=r"window is 1000000000000000 and batch 2: that takes"):
         hrnn.memory.one_window(window=10**15, batch=2)
     assert hrnn.memory.plan(10**8, 10**6, 4, depths=torch.tensor([2, 3])) == hrnn.memory.plan(10**8, 10**6, 4, depths=[2, 3])
+
+
+def test_a_dtype_in_which_nothing_can_be_computed():
+    model = hrnn.HRNN(hrnn.Tokens(3), hidden_sizes=[3]).to(torch.float8_e5m2)
+    with pytest.raises(ValueError, match=r"model is torch.float8_e5m2"):
+        hrnn.Restricted().backward(model, torch.zeros(2, 2, dtype=torch.long), torch.zeros(2, 2), loss=lambda o, t: o.sum(-1))

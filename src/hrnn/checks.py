@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _LEVELS = _DECODER_LAYERS = 1000  # more of either would only take minutes to make
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # that torch can store and convert, and hardly anything else
 
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
 
 def sizes(hidden_sizes: Sequence[int]) -> list[int]:
     """At least one level, each with at least one unit."""
@@ -101,6 +103,8 @@ def inputs(model: HRNN, x: Any, name: str = "x") -> Tensor:
     """(time, batch) tokens, or (time, batch, input_size) vectors of the model's dtype, on its device."""
     if model.device.type == "meta":
         raise ValueError("model is on meta, where nothing has a value; move it with model.to_empty() and load weights")
+    if model.dtype not in DTYPES:
+        raise ValueError(f"model is {model.dtype}, in which torch does not compute; give one of {', '.join(map(str, DTYPES))}")
     if isinstance(x, Tensor) and x.device.type == "meta":
         raise ValueError(f"{name} is on meta and the model on {model.device}; move one of them with .to()")
     x = tensor(name, x)

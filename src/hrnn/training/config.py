@@ -18,6 +18,7 @@ SUGGESTED: dict[str, Any] = {"hidden_sizes": (256, 256), "periods": (10,), "wind
 NO_RUN = "the configuration does not describe a run that this version can do"
 CELLS = ("lstm", "gru", "rnn")
 THREADS = 1024  # far more, and the system cannot start them
+HUGE = 1e30  # of what is multiplied with weights: far beyond sense, and within float32
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Model:
     """Steps over which a gradient is taken; states are carried from window to window."""
     cell: str = "lstm"
     """lstm, gru, rnn, or module:Name of your own."""
-    betas: tuple[float, ...] | None = option(None, at_least(0, entries=LEVELS))
+    betas: tuple[float, ...] | None = option(None, at_least(0, HUGE, entries=LEVELS))
     """Weight of the local loss of each level but the top, or one for all; 0.1 by default."""
     indices: Literal["sampled", "all"] = "sampled"
     """Whether a decoder recovers one random input of the segment (the paper) or all."""
@@ -63,7 +64,7 @@ class Learning:
     window. Where the data say when levels tick it counts rounds. 1 by default."""
     optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adamax"] = "adam"
     """One of torch.optim."""
-    learning_rate: float = option(1e-3, above(0))
+    learning_rate: float = option(1e-3, above(0, HUGE))
     """Highest learning rate."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the learning rate falls to 0 over the budget."""
@@ -71,9 +72,9 @@ class Learning:
     """Updates over which the learning rate rises from 0."""
     momentum: float = option(0.0, Limit(0, 1, below=True))
     """For sgd and rmsprop."""
-    weight_decay: float = option(0.0, at_least(0))
+    weight_decay: float = option(0.0, at_least(0, HUGE))
     """As the optimizer defines it."""
-    clip: float | None = option(None, above(0))
+    clip: float | None = option(None, above(0, HUGE))
     """Largest norm of the gradient over all parameters."""
 
 
