@@ -18,7 +18,7 @@ SUGGESTED: dict[str, Any] = {"hidden_sizes": (256, 256), "periods": (10,), "wind
 NO_RUN = "the configuration does not describe a run that this version can do"
 CELLS = ("lstm", "gru", "rnn")
 THREADS = 1024  # far more, and the system cannot start them
-HUGE = 1e30  # of what is multiplied with weights: far beyond sense, and within float32
+HUGE = 1e36  # of what is multiplied with weights: far beyond sense, and within float32
 
 
 @dataclass(frozen=True)
