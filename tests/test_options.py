@@ -220,7 +220,7 @@ def test_bytes_in_words():
 
 
 def test_a_run_that_diverges_at_once_has_the_checkpoint_that_it_speaks_of(capsys, tmp_path):
-    options = ("--length", 2, "--updates", 5, "--learning-rate", 1e36, "--weight-decay", 1e36, "--run", tmp_path / "run")
+    options = ("--length", 2, "--updates", 5, "--learning-rate", 1e38, "--run", tmp_path / "run")
     code, _, err = hrnn(capsys, "train", "copy", *TINY, *options)
     assert code == 1
     assert f"at update 2; the last good checkpoint is in {tmp_path / 'run'}. Try a lower --learning-rate" in err

@@ -18,7 +18,7 @@ SUGGESTED: dict[str, Any] = {"hidden_sizes": (256, 256), "periods": (10,), "wind
 NO_RUN = "the configuration does not describe a run that this version can do"
 CELLS = ("lstm", "gru", "rnn")
 THREADS = 1024  # far more, and the system cannot start them
-HUGE = 1e36  # of what is multiplied with weights: far beyond sense, and within float32
+HUGE = 1e38  # of what is multiplied with weights: far beyond sense, and within float32
 
 
 @dataclass(frozen=True)
@@ -237,6 +237,8 @@ def _check_learning(model: Model, learning: Learning, levels: int) -> None:
         )
     if learning.update == "segment" and len(every or ()) != levels:
         raise UserError(f"--update-every is {every}; give one for each of the {levels} levels")
+    if learning.optimizer == "adamax" and learning.learning_rate > HUGE / 100:  # which it divides by one minus its first beta
+        raise UserError(f"--learning-rate is {learning.learning_rate}; give adamax at most {HUGE / 100:g}")
     if learning.momentum and learning.optimizer not in ("sgd", "rmsprop"):
         raise UserError(f"--momentum is for sgd and rmsprop; {learning.optimizer} has its own")
 
