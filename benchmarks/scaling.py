@@ -30,7 +30,7 @@ import hrnn
 from benchmarks.configurations import CONFIGURATIONS, Configuration
 from benchmarks.run import QUIET, environment
 from benchmarks.scaling_model import SMALL, two_processes
-from hrnn.distributed import ALONE, Group, join
+from hrnn.parallel import ALONE, Group, join
 
 NAMES = ("copy", "deep-copy")
 FRACTIONS = (1, 4, 10)  # of the batch: how many rows the ticks are timed with; halves are left for the check

@@ -25,15 +25,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from benchmarks.run import environment
-from hrnn.experiments.processes import processes
-from hrnn.experiments.run import run
-from hrnn.experiments.units import Unit
+from hrnn.launching.processes import processes
+from hrnn.launching.run import run
+from hrnn.launching.units import Unit
 from hrnn.memory import paper_count
 from hrnn.report.curves import STYLE, plt, save, shorten_axis, style_of
 from hrnn.report.series import Line, aligned
 from hrnn.tasks import Copy, Pixels, Task, Text
 from hrnn.training import folder as folders
-from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, settled
 from hrnn.training.journal import read
 from hrnn.training.network import unrolled
 
@@ -99,7 +99,7 @@ def config(task: str, row: Row, rate: float, seed: int, data: Path) -> Config[An
             Model(row.model, hidden_sizes=sizes, indices=row.indices, **shape),
             Learning(batch=batch // 2 if row.small else batch, update=row.update, learning_rate=rate),
             budget,
-            Upkeep(seed=seed, tensorboard=False, journal_every=40 if row.small else 20),
+            Runtime(seed=seed, tensorboard=False, journal_every=40 if row.small else 20),
         )
     )
 

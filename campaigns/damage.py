@@ -55,7 +55,7 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
 
 
 def run(seed: int, limit: Limit, scratch: Path) -> Summary:
-    summary, shelf = Summary("damage"), Shelf(scratch)
+    summary, shelf = Summary("damage"), CheckpointFolder(scratch)
     for number in limit.numbers():
         chance = draw(seed, "damage", number)
         folder = scratch / "case"
@@ -67,7 +67,7 @@ def run(seed: int, limit: Limit, scratch: Path) -> Summary:
     return summary
 
 
-class Shelf:
+class CheckpointFolder:
     """Runs that are finished, and the same runs cut short, and a model and a State, to be copied and damaged."""
 
     def __init__(self, scratch: Path):
@@ -103,7 +103,7 @@ def slug(name: str) -> str:
     return name.replace(" ", "-")
 
 
-def run_case(chance: random.Random, folder: Path, shelf: Shelf, summary: Summary) -> tuple[str | None, str]:
+def run_case(chance: random.Random, folder: Path, shelf: CheckpointFolder, summary: Summary) -> tuple[str | None, str]:
     """Damage a run and use it."""
     name, ending = chance.choice(NAMES), chance.choice(("cut", "cut", "done"))
     run = folder / f"{slug(name)}-{ending}"
@@ -152,7 +152,7 @@ def compared(run: Path, expected: End, damaged: set[str], summary: Summary) -> s
     return None
 
 
-def damage(chance: random.Random, path: Path, run: Path, shelf: Shelf) -> str:
+def damage(chance: random.Random, path: Path, run: Path, shelf: CheckpointFolder) -> str:
     """Spoil a file; says how."""
     if chance.random() < 0.15:
         other = shelf.whole(chance.choice(NAMES), chance.choice(("cut", "done")))
@@ -268,7 +268,7 @@ def edit_header(chance: random.Random, path: Path) -> str:
     return f"header {told}"
 
 
-def model_case(chance: random.Random, folder: Path, shelf: Shelf, summary: Summary) -> tuple[str | None, str]:
+def model_case(chance: random.Random, folder: Path, shelf: CheckpointFolder, summary: Summary) -> tuple[str | None, str]:
     """A damaged model or State is refused with a ValueError, a TypeError or an OSError, or loads."""
     whole = chance.choice((shelf.model, shelf.state))
     path = folder / whole.name

@@ -13,7 +13,7 @@ from safetensors.torch import save
 from torch import nn
 
 import hrnn
-from hrnn.distributed import Group, join
+from hrnn.parallel import Group, join
 
 STEPS, BATCH = 5, 3
 KINDS = ("vectors", "tokens", "given", "user", "first", "single")

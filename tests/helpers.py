@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 import hrnn
-from tests.cells import LearnedStart, MinimalGRU
+from tests.user_cells import LearnedStart, MinimalGRU
 
 CELLS = {"lstm": "lstm", "gru": "gru", "rnn": "rnn", "minimal": MinimalGRU, "learned": LearnedStart}
 METHODS = {"full": hrnn.Full, "restricted": hrnn.Restricted}

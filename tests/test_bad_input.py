@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import hrnn
-from tests.cells import LearnedStart, MinimalGRU
 from tests.helpers import METHODS, seeded, squares, untouched
+from tests.user_cells import LearnedStart, MinimalGRU
 
 STEPS, BATCH = 5, 3
 WAYS = ("forward", *METHODS)

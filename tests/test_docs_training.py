@@ -10,7 +10,7 @@ import torch
 from hrnn.commands import sweep
 from hrnn.commands.options import parse
 from hrnn.commands.train import Train, task_and_rest
-from hrnn.experiments.grid import points
+from hrnn.launching.grid import points
 from hrnn.training.config import Config, settled
 from tests.documented import PAGES, ROOT, arguments_of, code_in, lines_in
 from tests.test_cli import hrnn

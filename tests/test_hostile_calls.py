@@ -13,7 +13,7 @@ import hrnn
 from campaigns import api, calls, scenes
 from campaigns.defects import Limit
 from hrnn import memory
-from hrnn.distributed import Group, join
+from hrnn.parallel import Group, join
 from tests.helpers import METHODS, squares, untouched
 
 NAN = float("nan")

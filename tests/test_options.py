@@ -24,8 +24,8 @@ from hrnn.tasks import Copy, Needle, Pixels, Text
 from hrnn.training.config import Budget, Config, Learning, Model, from_json, settled, to_json
 from hrnn.training.network import build
 from hrnn.training.sizes import bytes_needed, weights
+from tests.commands.test_mistakes import complaint
 from tests.test_cli import OWN_TASK, hrnn
-from tests.test_cli_mistakes import complaint
 from tests.tiny import TINY, write_text
 
 SECTIONS = ("task", "model", "learning", "budget", "upkeep")
@@ -182,7 +182,7 @@ def test_the_command_line_refuses_in_one_line_and_writes_nothing(capsys, tmp_pat
 
 
 def test_grids_and_names_that_are_too_large():
-    from hrnn.experiments.grid import Axis, options_of, points
+    from hrnn.launching.grid import Axis, options_of, points
 
     base, known = Config(Copy(), budget=Budget(updates=1)), options_of(Copy)
     many = [Axis(name, known[name], range(1, 300)) for name in ("seed", "batch", "warmup")]

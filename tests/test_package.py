@@ -29,7 +29,7 @@ ORDER = [
     "segments",
     "decoders",
     "state",
-    "distributed",
+    "parallel",
     "checks",
     "description",
     "forward",
@@ -38,8 +38,8 @@ ORDER = [
     "memory",
     "tasks",
     "training",
-    "experiments",
-    "paper",
+    "launching",
+    "studies",
     "report",
     "commands",
     "cli",
@@ -65,7 +65,7 @@ INSIDE = {
         *("folder", "opening", "network", "sizes", "optimizer", "evaluation"),
         *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
     ],
-    "experiments": [
+    "launching": [
         *(
             "units",
             "worker",
@@ -81,7 +81,7 @@ INSIDE = {
             "__init__",
         ),
     ],
-    "paper": ["published", "recipes", "rules", "experiments", "results", "plan", "__init__"],
+    "studies": ["published", "recipes", "rules", "paper", "results", "plan", "__init__"],
     "report": ["summary", "series", "curves", "sweeps", "reproduction", "figures", "__init__"],
     "gradients": [
         "gathered",

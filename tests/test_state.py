@@ -10,8 +10,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import hrnn
-from tests.cells import LearnedStart, MinimalGRU
 from tests.helpers import CELLS, METHODS, assert_close, assert_same_state, seeded, squares, take_gradients
+from tests.user_cells import LearnedStart, MinimalGRU
 
 
 def example(cell="lstm", tokens=False, given=False, **options):

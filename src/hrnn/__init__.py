@@ -32,7 +32,7 @@ _HOMES = {
     "Updates": "hrnn.gradients",
     "load": "hrnn.training.trained",
 }
-_MODULES = ("cells", "distributed", "gradients", "memory")
+_MODULES = ("cells", "parallel", "gradients", "memory")
 
 __all__ = ["HRNN", "Chunk", "Full", "Given", "Restricted", "Result", "State", "Tokens", "Updates", "load"]
 

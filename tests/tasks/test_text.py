@@ -206,7 +206,7 @@ def test_parts_are_given_or_split_off(tmp_path):
     assert [text_of(task, part) for part in ("training", "validation", "test")] == [text[:800], text[800:900], text[900:]]
     task = replace(task, validation=tmp_path / "b.txt")
     assert [text_of(task, part) for part in ("training", "validation", "test")] == [text[:900], "abcxyz", text[900:]]
-    task = task.elsewhere(tmp_path / "b.txt")  # the same file for two parts
+    task = task.with_test_data(tmp_path / "b.txt")  # the same file for two parts
     assert [text_of(task, part) for part in ("training", "validation", "test")] == [text, "abcxyz", "abcxyz"]
 
 

@@ -1,7 +1,15 @@
 import pytest
 import torch
 
-from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf, flatten_optimizer, read, restore_optimizer, write
+from hrnn.training.checkpoint import (
+    Checkpoint,
+    CheckpointFolder,
+    DamagedError,
+    flatten_optimizer,
+    read,
+    restore_optimizer,
+    write,
+)
 from hrnn.training.config import Learning
 from hrnn.training.optimizer import KINDS, make_optimizer
 
@@ -42,19 +50,19 @@ def test_damage_is_noticed(tmp_path, damage):
 
 
 def test_the_last_few_are_kept_and_what_they_refer_to(tmp_path):
-    shelf = Shelf(tmp_path / "shelf", kept=2)
+    shelf = CheckpointFolder(tmp_path / "shelf", kept=2)
     for update in (10, 20):
         shelf.put(update, checkpoint(update))
     shelf.put(30, checkpoint(30, pins=[10]))
     assert shelf.updates() == [10, 20, 30]
     shelf.put(40, checkpoint(40, pins=[40]))
     assert shelf.updates() == [10, 30, 40]  # 30 may still be fallen back to, and refers to 10
-    Shelf(tmp_path / "shelf", kept=2).put(50, checkpoint(50, pins=[40]))  # a new process reads what was pinned
+    CheckpointFolder(tmp_path / "shelf", kept=2).put(50, checkpoint(50, pins=[40]))  # a new process reads what was pinned
     assert shelf.updates() == [40, 50]
 
 
 def test_a_damaged_newest_one_is_reported_and_nothing_is_changed(tmp_path):
-    shelf = Shelf(tmp_path, kept=3)
+    shelf = CheckpointFolder(tmp_path, kept=3)
     shelf.put(10, checkpoint(10))
     shelf.put(20, checkpoint(20))
     shelf.path(20).write_bytes(shelf.path(20).read_bytes()[:-1])

@@ -6,7 +6,7 @@ import pytest
 
 from hrnn.errors import UserError
 from hrnn.tasks import Copy, Needle, Pixels, Text
-from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, from_json, settled, to_json
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, settled, to_json
 from hrnn.training.network import build, gradient, narrow_levels, unrolled
 from hrnn.training.optimizer import learning_rate
 from tests.tiny import write_text
@@ -14,7 +14,7 @@ from tests.tiny import write_text
 
 def test_a_configuration_survives_json(tmp_path):
     configs = [
-        Config(Copy(patience=5), Model(betas=(1.0,)), Learning(clip=1.0), Budget(updates=3), Upkeep(seed=2)),
+        Config(Copy(patience=5), Model(betas=(1.0,)), Learning(clip=1.0), Budget(updates=3), Runtime(seed=2)),
         Config(Pixels(data=tmp_path, permuted=True, pool=4)),
         Config(Text(data=(write_text(tmp_path / "a.txt"),), boundaries=("word", "line")), Model(hidden_sizes=(8, 8, 8))),
         Config(Needle(), Model(model="lstm")),
@@ -79,7 +79,7 @@ def test_mr_hrnn_unrolls_as_many_steps_as_ours_stores_vectors(window, periods, e
         ({"learning": Learning(update="segment", update_every=(1, 1, 1))}, "one for each of the 2 levels"),
         ({"learning": Learning(update="segment", update_every=(-1,))}, "--update-every is -1; give at least 0"),
         ({"model": Model(round_steps=5)}, "tick where the data say"),
-        ({"upkeep": Upkeep(threads=0)}, "--threads is 0"),
+        ({"upkeep": Runtime(threads=0)}, "--threads is 0"),
         ({"budget": Budget(updates=0)}, "--updates is 0"),
     ],
 )
@@ -106,7 +106,7 @@ def test_levels_that_do_not_grow_are_warned_about():
 
 def test_weights_depend_on_the_seed_only():
     small = Model(hidden_sizes=(8, 8))
-    first, again, other = (build(settled(Config(Copy(), small, upkeep=Upkeep(seed=seed)))).state_dict() for seed in (0, 0, 1))
+    first, again, other = (build(settled(Config(Copy(), small, upkeep=Runtime(seed=seed)))).state_dict() for seed in (0, 0, 1))
     assert all(bool((first[name] == again[name]).all()) for name in first)
     assert any(bool((first[name] != other[name]).any()) for name in first)
 

@@ -17,7 +17,7 @@ import hrnn
 from hrnn.cli import main
 from hrnn.errors import UserError
 from hrnn.training import folder as folders
-from hrnn.training.checkpoint import Shelf
+from hrnn.training.checkpoint import CheckpointFolder
 from hrnn.training.formats import BEGUN_BY_1
 from hrnn.training.loop import train
 from hrnn.training.trained import load
@@ -64,7 +64,7 @@ def test_a_run_of_0_1_0_goes_on_to_the_end_that_0_1_0_came_to(old_run, capsys):
     _, after = folders.read_run(old_run)
     assert after.id == before.id
     assert [file["size"] for file in after.data.values()] == [(OLD / name).stat().st_size for name in reads]
-    checkpoint, _ = Shelf(old_run / "checkpoints", 1, after.id).newest()
+    checkpoint, _ = CheckpointFolder(old_run / "checkpoints", 1, after.id).newest()
     expected, found = load_file(end / "weights.safetensors"), checkpoint.section("network")
     assert expected.keys() == found.keys()
     for name, value in expected.items():

@@ -11,14 +11,14 @@ from hrnn.state import State
 from hrnn.tasks import Needle, Text
 from hrnn.training import folder as folders
 from hrnn.training import network as networks
-from hrnn.training.checkpoint import Shelf
-from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, reading, settled
+from hrnn.training.checkpoint import CheckpointFolder
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, reading, settled
 from hrnn.training.evaluation import score
 from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import start
 from tests.tiny import write_text
 
-QUIET = Upkeep(tensorboard=False, journal_every=3)
+QUIET = Runtime(tensorboard=False, journal_every=3)
 
 
 def updates_of(folder):
@@ -48,7 +48,7 @@ def test_a_window_is_scored_before_it_is_learned_and_nothing_else_changes(tmp_pa
     without = [{name: value for name, value in record.items() if name not in names} for record in records]
     assert without == [{name: value for name, value in one.items() if name not in names} for one in updates_of(plain)]
 
-    earlier, _ = Shelf(unlocked(tmp_path / "again", 11) / folders.CHECKPOINTS, 3).newest()
+    earlier, _ = CheckpointFolder(unlocked(tmp_path / "again", 11) / folders.CHECKPOINTS, 3).newest()
     config = folders.read_config(plain)
     network = networks.build(config)
     network.load_state_dict(earlier.section("network"))

@@ -9,7 +9,7 @@ import torch
 import hrnn
 from hrnn.errors import LostError, UserError
 from hrnn.training import folder as folders
-from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf, read, write
+from hrnn.training.checkpoint import Checkpoint, CheckpointFolder, DamagedError, read, write
 from hrnn.training.formats import checksum, sealed
 from hrnn.training.identity import compare_data
 from hrnn.training.loop import train
@@ -73,7 +73,7 @@ def refusal(capsys, folder, *arguments):
 def test_a_run_knows_its_data_and_its_checkpoints_know_it(runs):
     entries, identity = folders.read_run(runs / "run0")
     assert identity.data == {str(runs / "text.txt"): {"size": 1760, "sha256": identity.data[str(runs / "text.txt")]["sha256"]}}
-    facts = Shelf(runs / "run0" / "checkpoints", 3, identity.id).get(3).facts
+    facts = CheckpointFolder(runs / "run0" / "checkpoints", 3, identity.id).get(3).facts
     assert facts["run"] == identity.id != folders.read_run(runs / "run1")[1].id
     assert {name: facts["config"][name] for name in entries} == entries
 
@@ -169,7 +169,7 @@ def test_files_of_another_run_are_refused(capsys, runs, run, what):
 
 
 def test_a_checkpoint_under_another_name_is_refused(capsys, run):
-    shelf = Shelf(run / "checkpoints", 3)
+    shelf = CheckpointFolder(run / "checkpoints", 3)
     shelf.path(2).rename(shelf.path(4))
     assert "holds the checkpoint of update 2" in refusal(capsys, run, "resume", run, "--updates", 9)
 
@@ -237,7 +237,7 @@ def test_a_missing_or_short_journal_is_begun_again_with_a_warning(capsys, run):
 def test_an_older_damaged_checkpoint_does_not_matter(capsys, run):
     (run / "checkpoints" / "update-000000002.safetensors").write_bytes(b"damaged")
     assert command(capsys, "resume", run, "--updates", 5)[0] == 0
-    assert Shelf(run / "checkpoints", 3).updates() == [3, 4, 5]
+    assert CheckpointFolder(run / "checkpoints", 3).updates() == [3, 4, 5]
     assert (run / "checkpoints" / "update-000000002.damaged").exists()
 
 
@@ -281,7 +281,7 @@ def test_overwriting_spares_the_old_run_until_the_new_one_is_written(capsys, run
         raise UserError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(folders, "write_whole", full)
+        patch.setattr(folders, "write_atomically", full)
         assert "the disk is full" in refusal(capsys, run, *again)
     text.unlink()
     assert "text.txt" in refusal(capsys, run, *again)
@@ -291,7 +291,7 @@ def test_a_new_run_on_a_full_disk_leaves_no_folder(tmp_path, monkeypatch):
     def full(path, content):
         raise UserError("the disk is full")
 
-    monkeypatch.setattr(folders, "write_whole", full)
+    monkeypatch.setattr(folders, "write_atomically", full)
     config = hrnn.training.config.settled(
         hrnn.training.config.Config(hrnn.tasks.Copy(length=2), budget=hrnn.training.config.Budget(updates=1))
     )

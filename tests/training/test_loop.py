@@ -10,7 +10,7 @@ from hrnn.errors import DivergedError, UserError
 from hrnn.tasks import Copy, Needle, Pixels, Reading, Text
 from hrnn.training import folder as folders
 from hrnn.training.checkpoint import read as read_checkpoint
-from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, settled
 from hrnn.training.evaluation import evaluate
 from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import learn, start, train
@@ -19,7 +19,7 @@ from hrnn.training.trained import load
 from tests.tiny import write_mnist, write_text
 
 SMALL = Model(hidden_sizes=(8, 8), periods=(4,), window=40)
-QUIET = Upkeep(tensorboard=False, journal_every=2)
+QUIET = Runtime(tensorboard=False, journal_every=2)
 
 
 def of_kind(folder, kind):

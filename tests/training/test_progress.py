@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hrnn.tasks import Copy
-from hrnn.training.config import Budget, Config, Learning, Model, Upkeep
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime
 from hrnn.training.loop import start
 from hrnn.training.progress import Lines, Live, counted, fitted, suitable
 
@@ -15,7 +15,7 @@ CONFIG = Config(
     Model(hidden_sizes=(8, 8, 8), periods=(2, 2), window=10),
     Learning(batch=5),
     Budget(updates=30),
-    Upkeep(tensorboard=False),
+    Runtime(tensorboard=False),
 )
 
 

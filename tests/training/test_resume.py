@@ -106,12 +106,12 @@ def on_a_small_disk(arguments, log):
 
     from hrnn.training import files
 
-    write = files.Growing.write
+    write = files.AppendOnlyFile.write
 
     def limited(self, content):
         if self.path.name == JOURNAL and self._file.tell() > 2000:
             resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
         write(self, content)
 
-    files.Growing.write = limited
+    files.AppendOnlyFile.write = limited
     command(arguments, log)

@@ -6,7 +6,7 @@ import pytest
 
 import hrnn
 from hrnn.errors import UserError
-from hrnn.experiments.units import Unit
+from hrnn.launching.units import Unit
 from hrnn.tasks import Needle
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Model, settled

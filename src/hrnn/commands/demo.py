@@ -17,7 +17,7 @@ from hrnn.report.curves import draw
 from hrnn.report.series import load
 from hrnn.tasks import Copy
 from hrnn.training import folder as folders
-from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, settled, to_json
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, settled, to_json
 from hrnn.training.entries import whole_result
 from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import Outcome, start, train
@@ -56,7 +56,7 @@ def recipe(model: Any, options: Demo) -> Config[Copy]:
         Model(model, hidden_sizes=SIZES, periods=PERIODS, window=WINDOW, betas=None if model == "gr-hrnn" else (1.0,)),
         Learning(batch=BATCH, learning_rate=5e-3),
         Budget(updates=options.updates),
-        Upkeep(seed=options.seed),
+        Runtime(seed=options.seed),
     )
 
 

@@ -88,7 +88,7 @@ def _task(trained: Trained, options: Evaluate) -> Task:
     if options.data is not None:
         if options.part != "test":
             raise UserError(f"--data replaces the test part and --part is {options.part}; give one of the two")
-        task = task.elsewhere(options.data)
+        task = task.with_test_data(options.data)
     if options.length is not None and not isinstance(task, Copy):
         raise UserError("--length is for runs on the copy task")
     if isinstance(task, Copy):

@@ -14,17 +14,17 @@ from rich.table import Table
 
 from hrnn.commands.options import console, parse, require_folder
 from hrnn.errors import DONE, FAILED, UserError, shortened
-from hrnn.experiments.engines import Where, cores, engine_of
-from hrnn.experiments.measuring import seconds_of
+from hrnn.launching.engines import Where, cores, engine_of
+from hrnn.launching.measuring import seconds_of
 from hrnn.limits import above, at_least, option
-from hrnn.paper.experiments import EXPERIMENTS, Experiment
-from hrnn.paper.plan import SEARCH_SEEDS, Request, collect, reproduce
-from hrnn.paper.recipes import BETAS
 from hrnn.report.figures import draw
 from hrnn.report.reproduction import markdown, table_of, terminal
+from hrnn.studies.paper import EXPERIMENTS, Experiment
+from hrnn.studies.plan import SEARCH_SEEDS, Request, collect, reproduce
+from hrnn.studies.recipes import BETAS
 from hrnn.tasks import Pixels, Text
 from hrnn.training.config import Config
-from hrnn.training.files import write_whole
+from hrnn.training.files import write_atomically
 
 DATA = ((Pixels, "mnist/"), (Text, "ptb/"))  # in the folder that --data names
 
@@ -129,8 +129,8 @@ def show(request: Request) -> None:
     """Tables and pictures of everything in the folder, written there and to the terminal."""
     found = collect(request)
     table = table_of(request, found)
-    write_whole(request.folder / "table.json", json.dumps(table, indent=1).encode() + b"\n")
-    write_whole(request.folder / "table.md", markdown(table).encode())
+    write_atomically(request.folder / "table.json", json.dumps(table, indent=1).encode() + b"\n")
+    write_atomically(request.folder / "table.md", markdown(table).encode())
     scaled = "" if request.scale == 1 else f"scaled: {request.scale:g} of the budget, a trial"
     draw(request.experiment, found, [request.folder / f"curves.{kind}" for kind in ("png", "svg")], scaled)
     screen = console()

@@ -12,8 +12,8 @@ import tyro
 
 from hrnn.commands.options import parse
 from hrnn.commands.train import follow
-from hrnn.distributed import LONGEST, TIMEOUT, Group
 from hrnn.limits import above, at_least, option
+from hrnn.parallel import LONGEST, TIMEOUT, Group
 from hrnn.training import folder as folders
 from hrnn.training.entries import whole_result
 from hrnn.training.loop import Outcome, train

@@ -15,19 +15,19 @@ import tyro
 from hrnn.commands.options import console, parse, require_folder
 from hrnn.commands.train import USAGE, help_text, task_and_rest
 from hrnn.errors import DONE, FAILED, UserError, shortened
-from hrnn.experiments.early import Early, require_optuna
-from hrnn.experiments.engines import Where, engine_of
-from hrnn.experiments.follow import Table
-from hrnn.experiments.grid import Axis, Option, Point, common, fitted, options_of, points, write_common
-from hrnn.experiments.run import run
-from hrnn.experiments.units import Ending, prepare
+from hrnn.launching.early import Early, require_optuna
+from hrnn.launching.engines import Where, engine_of
+from hrnn.launching.follow import Table
+from hrnn.launching.grid import Axis, Option, Point, common, fitted, options_of, points, write_common
+from hrnn.launching.run import run
+from hrnn.launching.units import Ending, prepare
 from hrnn.limits import at_least
 from hrnn.limits import option as ranged
 from hrnn.report.sweeps import markdown, table_of, terminal
 from hrnn.tasks import TASKS, name_of, task_named
 from hrnn.training import folder as folders
-from hrnn.training.config import Budget, Config, Learning, Model, TaskT, Upkeep
-from hrnn.training.files import write_whole
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT
+from hrnn.training.files import write_atomically
 
 MOST_VALUES = 1000  # of an option; each of them is read as a command line
 INTRODUCTION = """\
@@ -69,7 +69,7 @@ class Sweep(Generic[TaskT]):
     model: Model = field(default_factory=Model)
     learning: Learning = field(default_factory=Learning)
     budget: Budget = field(default_factory=Budget)
-    upkeep: Upkeep = field(default_factory=Upkeep)
+    upkeep: Runtime = field(default_factory=Runtime)
 
     @property
     def config(self) -> Config[Any]:
@@ -173,8 +173,8 @@ def words(option: str, value: str, kind: Option) -> list[str]:
 def report(folder: Path, found: Sequence[Point], ending: Ending, as_json: bool) -> int:
     """The table of these runs, written and shown; returns the exit code."""
     table = table_of(folder, found)
-    write_whole(folder / "table.json", json.dumps(table, indent=1).encode() + b"\n")
-    write_whole(folder / "table.md", markdown(table).encode())
+    write_atomically(folder / "table.json", json.dumps(table, indent=1).encode() + b"\n")
+    write_atomically(folder / "table.md", markdown(table).encode())
     if as_json:
         print(json.dumps({"folder": str(folder), **table, "failures": ending.failures}))
     else:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Generic
 
 from hrnn.commands.options import parse, require_folder
-from hrnn.distributed import LONGEST, TIMEOUT, Group, join
 from hrnn.errors import DONE, EXIT_CODES, FAILED, MISTAKE, DivergedError, LostError, UserError
 from hrnn.limits import above, at_least, option
+from hrnn.parallel import LONGEST, TIMEOUT, Group, join
 from hrnn.tasks import TASKS, Task, name_of, task_named
-from hrnn.training.config import SUGGESTED, Budget, Config, Learning, Model, TaskT, Upkeep
+from hrnn.training.config import SUGGESTED, Budget, Config, Learning, Model, Runtime, TaskT
 from hrnn.training.folder import resume_command
 from hrnn.training.loop import Outcome, start
 from hrnn.training.progress import suitable
@@ -44,7 +44,7 @@ class Train(Generic[TaskT]):
     model: Model = field(default_factory=Model)
     learning: Learning = field(default_factory=Learning)
     budget: Budget = field(default_factory=Budget)
-    upkeep: Upkeep = field(default_factory=Upkeep)
+    upkeep: Runtime = field(default_factory=Runtime)
 
 
 ADVICE = "Try a lower --learning-rate, --clip 1 or --warmup 100"

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from hrnn.arguments import each, entries, number, shown, whole
-from hrnn.distributed import ALONE, Group
 from hrnn.gradients.gathered import accumulate, laid_out_as
 from hrnn.hierarchy import HRNN
+from hrnn.parallel import ALONE, Group
 
 Factory = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
@@ -27,7 +27,7 @@ class Updates:
                 segment is the window. Where rows tick at different times it counts rounds (`Restricted(round_steps=...)`)
     clip:       the largest norm of a level's gradient, for all levels or a list; None: no clipping
     after:      called with (level, optimizer) after each move: learning-rate schedules, weight averaging
-    group:      `hrnn.distributed.Group`: the processes that share the batch. Gradients are added up over them at every move,
+    group:      `hrnn.parallel.Group`: the processes that share the batch. Gradients are added up over them at every move,
                 levels move at the same steps in all; `weight` and `local_weight` must be those of the whole batch
     rows:       rows of the whole batch; by default as many as this process has, in every process of the group
 
@@ -60,7 +60,7 @@ class Updates:
         if after is not None and not callable(after):
             raise TypeError(f"after is {shown(after)}; give a function of (level, optimizer), or None")
         if not isinstance(group, Group):
-            raise TypeError(f"group is {shown(group)}; give what hrnn.distributed.join() returns")
+            raise TypeError(f"group is {shown(group)}; give what hrnn.parallel.join() returns")
         self.after, self.group = after, group
         self.rows = None if rows is None else whole("rows", rows)
         self.parameters = own_parameters(model)

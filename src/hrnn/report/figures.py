@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 
-from hrnn.paper.experiments import Experiment, Panel, Row
-from hrnn.paper.plan import Found
 from hrnn.report.curves import STYLE, plot, plt, save, shorten_axis, style_of
 from hrnn.report.series import Line
+from hrnn.studies.paper import Experiment, Panel, Row
+from hrnn.studies.plan import Found
 
 AGAIN = "† missed the first length; run again from 1 by 1"
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.table import Table as Grid
 
-from hrnn.paper.experiments import LENGTH, Quantity, Row
-from hrnn.paper.plan import Found, Request, search_results
-from hrnn.paper.published import PUBLISHED, PublishedRow
-from hrnn.paper.rules import ROBUST, robust_to_beta
+from hrnn.studies.paper import LENGTH, Quantity, Row
+from hrnn.studies.plan import Found, Request, search_results
+from hrnn.studies.published import PUBLISHED, PublishedRow
+from hrnn.studies.rules import ROBUST, robust_to_beta
 
 Entries = dict[str, Any]
 AGAIN = "† missed the first length of the curriculum and was run again from 1 by 1, at the same budget; its first attempt: none"

@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.table import Table
 
-from hrnn.experiments.follow import last_update
-from hrnn.experiments.grid import SEED, Point, rows, shown
-from hrnn.experiments.units import stopped_early
+from hrnn.launching.follow import last_update
+from hrnn.launching.grid import SEED, Point, rows, shown
+from hrnn.launching.units import stopped_early
 from hrnn.training.folder import read_result
 
 LENGTH = "longest_solved_length"

@@ -166,7 +166,7 @@ class Task(ABC):
             found += sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
         return tuple(found)
 
-    def elsewhere(self, path: Path) -> Self:
+    def with_test_data(self, path: Path) -> Self:
         """The same task, its test on other data."""
         raise UserError("this task makes its own data; it cannot be evaluated on others")
 

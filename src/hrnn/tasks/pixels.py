@@ -74,7 +74,7 @@ class Pixels(Task):
         name = "t10k" if part == "test" else "train"
         return tuple(find(self.data, f"{name}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
 
-    def elsewhere(self, path: Path) -> Pixels:
+    def with_test_data(self, path: Path) -> Pixels:
         return replace(self, data=path.expanduser().absolute())
 
     def steps_of_batch(self, reading: Reading) -> int:

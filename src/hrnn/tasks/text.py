@@ -139,7 +139,7 @@ class Text(Task):
         own = {"validation": self.validation, "test": self.test}.get(part)
         return (own,) if own else self.data
 
-    def elsewhere(self, path: Path) -> Text:
+    def with_test_data(self, path: Path) -> Text:
         return replace(self, test=path.expanduser().absolute())
 
     @property

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.training.compare import in_words
-from hrnn.training.files import content_of, make_folder, write_whole
+from hrnn.training.files import content_of, make_folder, write_atomically
 from hrnn.training.formats import BEGUN_BY_1, CHECKPOINT_FORMAT, SECTIONS, upgrade_facts
 
 FACTS: dict[str, Any] = {
@@ -84,7 +84,7 @@ def pack(checkpoint: Checkpoint) -> bytes:
 
 
 def write(path: Path, checkpoint: Checkpoint) -> None:
-    write_whole(path, pack(checkpoint))
+    write_atomically(path, pack(checkpoint))
 
 
 def read(path: Path) -> Checkpoint:
@@ -121,7 +121,7 @@ def _check_facts(facts: dict[str, Any], path: Path) -> None:
             raise DamagedError(f"{path} has {name} {str(values)[:60]}; these should be counts")
 
 
-class Shelf:
+class CheckpointFolder:
     """The checkpoints of a run: the last few, and those that they refer to (the best one, a solved length).
 
     run: its id; a checkpoint of another one is refused. None: whatever there is

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from hrnn.distributed import ALONE, Group
 from hrnn.errors import UserError, shortened
 from hrnn.limits import LEVELS, Limit, above, at_least, built, fitted, option
+from hrnn.parallel import ALONE, Group
 from hrnn.tasks import Reading, Task, name_of, task_named
 
 TaskT = TypeVar("TaskT", bound=Task)
@@ -95,7 +95,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Upkeep:
+class Runtime:
     """What does not change the result, except that the seed and the thread count do, in the last bit."""
 
     seed: int = 0
@@ -123,7 +123,7 @@ class Config(Generic[TaskT]):
     model: Model = field(default_factory=Model)
     learning: Learning = field(default_factory=Learning)
     budget: Budget = field(default_factory=Budget)
-    upkeep: Upkeep = field(default_factory=Upkeep)
+    upkeep: Runtime = field(default_factory=Runtime)
 
     @property
     def flat(self) -> bool:
@@ -266,7 +266,7 @@ def _plain(value: Any) -> Any:
 
 def from_json(entries: Any) -> Config[Any]:
     """The reverse of `to_json`, checked: a file may hold anything."""
-    sections = {"model": Model, "learning": Learning, "budget": Budget, "upkeep": Upkeep}
+    sections = {"model": Model, "learning": Learning, "budget": Budget, "upkeep": Runtime}
     if not isinstance(entries, dict) or set(entries) != {"task", *sections}:
         raise UserError(f"{NO_RUN} (entries {shortened(list(entries) if isinstance(entries, dict) else entries)})")
     task = entries["task"]

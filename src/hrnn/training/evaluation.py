@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hrnn.distributed import ALONE, Group
+from hrnn.parallel import ALONE, Group
 from hrnn.state import State
 from hrnn.tasks import Batch, Task, Window
 from hrnn.training.network import Network

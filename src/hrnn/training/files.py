@@ -39,7 +39,7 @@ def make_folder(path: Path, parents: bool = True) -> None:
         raise cannot_write(path, error) from None
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     temporary = path.with_name(f".{path.name}.partial")
     try:
@@ -66,7 +66,7 @@ def remove_partial(folder: Path) -> None:
             path.unlink()
 
 
-class Growing:
+class AppendOnlyFile:
     """A file that is only appended to. A checkpoint notes its length; resuming cuts it back to there."""
 
     def __init__(self, path: Path, length: int = 0):

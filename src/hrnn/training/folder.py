@@ -16,10 +16,10 @@ import hrnn
 from hrnn.errors import LostError, UserError
 from hrnn.launch import launcher, restarts
 from hrnn.tasks import TASKS
-from hrnn.training.config import Budget, Config, Learning, Model, Upkeep, from_json, to_json
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, to_json
 from hrnn.training.entries import CONFIG, LOCK, RESULT, is_locked, read_entries, read_whole
 from hrnn.training.entries import read_result as read_result
-from hrnn.training.files import cannot_write, make_folder, write_whole
+from hrnn.training.files import cannot_write, make_folder, write_atomically
 from hrnn.training.formats import RESULT_FORMAT, SECTIONS, sealed
 from hrnn.training.identity import Identity, new_identity
 from hrnn.training.journal import JOURNAL
@@ -79,7 +79,7 @@ def entries_of(config: Config[Any], identity: Identity) -> dict[str, Any]:
 
 
 def write_config(folder: Path, config: Config[Any], identity: Identity) -> None:
-    write_whole(folder / CONFIG, json.dumps(sealed(entries_of(config, identity)), indent=2).encode() + b"\n")
+    write_atomically(folder / CONFIG, json.dumps(sealed(entries_of(config, identity)), indent=2).encode() + b"\n")
 
 
 def read_run(folder: Path) -> tuple[dict[str, Any], Identity]:
@@ -104,7 +104,7 @@ def read_run(folder: Path) -> tuple[dict[str, Any], Identity]:
 
 def _check_complete(options: dict[str, dict[str, Any]], path: Path) -> None:
     """Every option of a built-in section must be there: one that is not would take today's default."""
-    kinds: dict[str, type] = {"model": Model, "learning": Learning, "budget": Budget, "upkeep": Upkeep}
+    kinds: dict[str, type] = {"model": Model, "learning": Learning, "budget": Budget, "upkeep": Runtime}
     task = options["task"].get("name")
     if isinstance(task, str) and task in TASKS:
         kinds["task"] = TASKS[task]
@@ -151,7 +151,7 @@ def check_still_there(folder: Path, run: str) -> None:
 
 
 def write_result(folder: Path, result: dict[str, Any]) -> None:
-    write_whole(folder / RESULT, json.dumps({"format": RESULT_FORMAT, **result}, indent=2).encode() + b"\n")
+    write_atomically(folder / RESULT, json.dumps({"format": RESULT_FORMAT, **result}, indent=2).encode() + b"\n")
 
 
 @contextmanager

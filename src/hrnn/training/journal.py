@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hrnn.training.files import Growing, cannot_write, content_of, make_folder
+from hrnn.training.files import AppendOnlyFile, cannot_write, content_of, make_folder
 from hrnn.training.records import JOURNAL
 from hrnn.training.records import read as read
 
@@ -26,12 +26,12 @@ class Journal:
 
     def __init__(self, folder: Path | None, tensorboard: bool = False, lengths: dict[str, int] | None = None):
         lengths = lengths or {}
-        self._lines: Growing | None = None
+        self._lines: AppendOnlyFile | None = None
         self._events: Events | None = None
         self.warnings: list[str] = []
         if folder is None:
             return
-        self._lines = Growing(folder / JOURNAL, self._kept(folder / JOURNAL, lengths.get(JOURNAL, 0)))
+        self._lines = AppendOnlyFile(folder / JOURNAL, self._kept(folder / JOURNAL, lengths.get(JOURNAL, 0)))
         if tensorboard:
             self._events = Events(folder / EVENTS, self._kept(folder / EVENTS, lengths.get(EVENTS, 0), lines=False))
 
@@ -80,7 +80,7 @@ class Events:
 
         make_folder(path.parent)
         self._event, self._summary = Event, Summary
-        self.file = Growing(path, length)
+        self.file = AppendOnlyFile(path, length)
         self._writer = RecordWriter(self.file)
         if not length:
             self._writer.write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())

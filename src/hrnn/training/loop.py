@@ -13,9 +13,9 @@ import torch
 
 import hrnn.training.folder as folders
 import hrnn.training.network as networks
-from hrnn.distributed import ALONE, Group
 from hrnn.errors import DivergedError, UserError
 from hrnn.launch import launched
+from hrnn.parallel import ALONE, Group
 from hrnn.state import State
 from hrnn.tasks import Batch, Window
 from hrnn.training.config import Config, from_json, reading, settled, to_json

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from hrnn.distributed import Group
 from hrnn.gradients import Updates
+from hrnn.parallel import Group
 from hrnn.training.config import Learning
 from hrnn.training.network import Network
 

@@ -13,11 +13,19 @@ import torch
 from torch import Tensor
 
 import hrnn.training.network as networks
-from hrnn.distributed import ALONE, Group
 from hrnn.errors import DivergedError, UserError
+from hrnn.parallel import ALONE, Group
 from hrnn.state import State
 from hrnn.tasks import Batch
-from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf, flatten_optimizer, pack, restore_optimizer, unpack
+from hrnn.training.checkpoint import (
+    Checkpoint,
+    CheckpointFolder,
+    DamagedError,
+    flatten_optimizer,
+    pack,
+    restore_optimizer,
+    unpack,
+)
 from hrnn.training.config import Config, reading
 from hrnn.training.evaluation import FROZEN, Tally
 from hrnn.training.folder import CHECKPOINTS, check_still_there, entries_of
@@ -71,7 +79,7 @@ class Run:
         self.per_epoch = self.task.batches_per_epoch(self.reading)
         self.entries = None if identity is None else entries_of(config, identity)
         run = None if identity is None else identity.id
-        self.shelf = Shelf(folder / CHECKPOINTS, config.upkeep.checkpoints, run, self.entries)
+        self.shelf = CheckpointFolder(folder / CHECKPOINTS, config.upkeep.checkpoints, run, self.entries)
         self.warnings = [*networks.narrow_levels(config), *(self.task.warnings() if config.reaches else ())]
         self.since_checkpoint = time.monotonic()
         self._clocks = self.since_checkpoint, time.process_time()

@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hrnn.distributed import ALONE, Group
 from hrnn.errors import UserError
+from hrnn.parallel import ALONE, Group
 from hrnn.room import in_words, memory_of_machine, weight_numbers
 from hrnn.training.config import Config, reading
 from hrnn.training.network import unrolled

@@ -8,7 +8,7 @@ from typing import Any
 
 import hrnn.training.folder as folders
 from hrnn.errors import UserError
-from hrnn.training.checkpoint import Checkpoint, DamagedError, Shelf
+from hrnn.training.checkpoint import Checkpoint, CheckpointFolder, DamagedError
 from hrnn.training.config import Config
 from hrnn.training.identity import Identity
 from hrnn.training.network import Network, build
@@ -50,7 +50,7 @@ def load_trusting(folder: Path, which: str, trust: Trust) -> Trained:
     """The same, as the commands have it."""
     config = folders.read_config(folder, trust)
     entries, identity = folders.read_run(folder)
-    shelf = Shelf(folder / folders.CHECKPOINTS, config.upkeep.checkpoints, identity.id, entries)
+    shelf = CheckpointFolder(folder / folders.CHECKPOINTS, config.upkeep.checkpoints, identity.id, entries)
     update, found = _chosen(folder, shelf, which)
     network = build(config)
     try:
@@ -61,7 +61,7 @@ def load_trusting(folder: Path, which: str, trust: Trust) -> Trained:
     return Trained(config, network.eval(), update, found.facts, identity)
 
 
-def _chosen(folder: Path, shelf: Shelf, which: str) -> tuple[int, Checkpoint]:
+def _chosen(folder: Path, shelf: CheckpointFolder, which: str) -> tuple[int, Checkpoint]:
     updates = shelf.updates()
     if not updates:
         raise UserError(f"{folder} has no checkpoint yet; let it run a little: {folders.resume_command(folder)}")

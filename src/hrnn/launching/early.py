@@ -1,0 +1,147 @@
+"""Stop runs that are clearly losing: at a few points of the budget, those worse than the median of the others there.
+
+The rule is Optuna's MedianPruner. All it sees are numbers from journals, so it is the same whatever engine trains the runs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hrnn.errors import UserError
+from hrnn.launching.follow import last_update
+from hrnn.launching.units import Follower, Unit, stop_early
+from hrnn.tasks import Copy
+from hrnn.training.config import Config, reading
+from hrnn.training.journal import read
+from hrnn.training.network import unrolled
+
+POINTS = (0.125, 0.25, 0.5)  # shares of its budget at which a run is judged
+PEERS = 4  # others that must have come as far before one is judged: fewer say little about what is usual
+LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good a run was at a point: a validation where there had been one, otherwise what it learned from."""
+
+    kind: str
+    value: float
+    update: int
+
+
+def require_optuna() -> None:
+    if importlib.util.find_spec("optuna") is None:
+        raise UserError('--prune needs Optuna, which is not installed; install it with: pip install "hrnn[prune]"')
+
+
+class Early:
+    """A follower that stops losing runs, and tells another follower whatever it is told."""
+
+    def __init__(self, folder: Path, units: Sequence[Unit], follower: Follower):
+        self.folder, self.units, self.follower = folder, list(units), follower
+        self._running: dict[str, Unit] = {}
+        self._judged: set[tuple[str, float]] = set()
+        self._known: dict[tuple[str, float], Score | None] = {}
+        self._budgets = {unit.name: batches(unit.config) for unit in units}
+        self._next = 0.0
+
+    def changed(self, unit: Unit, state: str) -> None:
+        self._running.pop(unit.name, None)
+        if state == "running":
+            self._running[unit.name] = unit
+        self.follower.changed(unit, state)
+
+    def look(self) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + LOOK_SECONDS
+            for unit in list(self._running.values()):
+                self._judge(unit)
+        self.follower.look()
+
+    def _judge(self, unit: Unit) -> None:
+        """Once at every point that it passes; one that comes back late is judged at the last of them only."""
+        done = self._share(unit, last_update(self.folder / unit.name))
+        passed = [point for point in POINTS if done >= point]
+        if not passed or (unit.name, passed[-1]) in self._judged:
+            return
+        self._judged.add((unit.name, passed[-1]))
+        shown = [score for point in passed if (score := self._score(unit, point)) is not None]
+        if not shown:
+            return
+        last, own = shown[-1], [score.value for score in shown if score.kind == shown[-1].kind]
+        found = [self._score(other, passed[-1]) for other in self.units if other.name != unit.name]
+        others = [score.value for score in found if score is not None and score.kind == last.kind]
+        if losing(own, others, higher_is_better=_higher(unit.config)):
+            self._running.pop(unit.name)
+            stop_early(self.folder / unit.name, {**asdict(last), "share": passed[-1], "others": others})
+
+    def _score(self, unit: Unit, point: float) -> Score | None:
+        """How good a run was at a point of its budget; None if it has not come there. Journals can be long: read once."""
+        if (unit.name, point) not in self._known:
+            if self._share(unit, last_update(self.folder / unit.name)) < point:
+                return None
+            self._known[unit.name, point] = self._read_score(unit, point)
+        return self._known[unit.name, point]
+
+    def _read_score(self, unit: Unit, point: float) -> Score | None:
+        found = None
+        for record in read(self.folder / unit.name):
+            score = score_of(unit.config, record)
+            if score is not None and (found is None or found.kind != "validation" or score.kind == "validation"):
+                found = score
+            if record["kind"] == "update" and self._share(unit, record) >= point:
+                return found
+        return None
+
+    def _share(self, unit: Unit, record: dict[str, Any]) -> float:
+        updates, budget = unit.config.budget.updates, self._budgets[unit.name]
+        done = 0.0 if budget is None else record.get("sequences", 0) / unit.config.learning.batch / budget
+        return max(done, 0.0 if updates is None else record.get("update", 0) / updates)
+
+
+def batches(config: Config[Any]) -> float | None:
+    """How many batches sequences and epochs allow; None if they set no limit."""
+    budget, limits = config.budget, []
+    if budget.sequences is not None:
+        limits.append(budget.sequences / config.learning.batch)
+    if budget.epochs is not None:
+        per_epoch = config.task.batches_per_epoch(reading(config, unrolled(config)))
+        limits += [budget.epochs * per_epoch] if per_epoch else []
+    return min(limits) if limits else None
+
+
+def score_of(config: Config[Any], record: dict[str, Any]) -> Score | None:
+    """What a record says of how good the run is. In a curriculum that is the longest solved length, and the share of the
+    next one: its loss alone says nothing, as longer sequences are harder."""
+    value = record.get(config.task.metric)
+    if record["kind"] not in ("validation", "update") or value is None:
+        return None
+    if _grows(config):
+        value = record["solved"] + max(0.0, 1.0 - value)
+    return Score("validation" if record["kind"] == "validation" else "training", value, record["update"])
+
+
+def _grows(config: Config[Any]) -> bool:
+    return isinstance(config.task, Copy) and config.task.length is None
+
+
+def _higher(config: Config[Any]) -> bool:
+    return config.task.higher_is_better or _grows(config)
+
+
+def losing(own: Sequence[float], others: Sequence[float], *, higher_is_better: bool) -> bool:
+    """Is the best that a run has shown so far worse than the median of what others showed where it stands now?"""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=PEERS, n_min_trials=PEERS)
+    study = optuna.create_study(direction="maximize" if higher_is_better else "minimize", pruner=pruner)
+    now = len(own) - 1
+    study.add_trials([optuna.trial.create_trial(value=value, intermediate_values={now: value}) for value in others])
+    running = optuna.trial.TrialState.RUNNING
+    return bool(pruner.prune(study, optuna.trial.create_trial(state=running, intermediate_values=dict(enumerate(own)))))

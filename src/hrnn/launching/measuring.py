@@ -1,0 +1,65 @@
+"""What a run costs, before it is run: bytes of an update, measured in a child process, and its seconds."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hrnn.memory import measure
+from hrnn.tasks import Batch, Copy, Window
+from hrnn.training.config import Config, from_json, to_json
+from hrnn.training.loop import learn
+from hrnn.training.run import Run
+
+
+def bytes_of(config: Config[Any], children: int = 3) -> int:
+    """Peak bytes of one update above the process before it, the median of several child processes."""
+    return measure("hrnn.launching.measuring:one_update", children=children, config=to_json(config))
+
+
+def one_update(config: dict[str, Any]) -> tuple[Callable[[], object], Callable[[], object]]:
+    """What `bytes_of` measures: two steps to warm up, and the fullest batch of the run."""
+    run = _run(from_json(config))
+    batch = fullest(run)
+    return lambda: learn(run, end_of(batch)), lambda: learn(run, batch)
+
+
+def seconds_of(config: Config[Any], updates: int = 2) -> float:
+    """Seconds of a core that the fullest batch takes to be learned: the least of a few, after one to warm up."""
+    run = _run(config)
+    batch = fullest(run)
+    learn(run, end_of(batch))
+    times = []
+    for _ in range(updates):
+        begun = time.process_time()
+        learn(run, batch)
+        times.append(time.process_time() - begun)
+    return min(times)
+
+
+def _run(config: Config[Any]) -> Run:
+    """The moving parts of a run, of which nothing is kept."""
+    upkeep = replace(config.upkeep, tensorboard=False)
+    with tempfile.TemporaryDirectory() as folder:
+        return Run(replace(config, upkeep=upkeep), Path(folder))
+
+
+def fullest(run: Run) -> Batch:
+    """A batch as long as any that is learned within one window; a curriculum begins with shorter ones."""
+    if isinstance(run.task, Copy) and run.task.length is None:
+        return run.task.sequences("training", 0, max(1, run.config.window // 2), run.reading)
+    return run.task.batch(0, run.reading)
+
+
+def end_of(batch: Batch, steps: int = 2) -> Batch:
+    """The last steps of a batch, where a target stands."""
+    window = batch.windows[-1]
+    boundaries = window.boundaries
+    if boundaries is not None:
+        boundaries = boundaries[-(steps + boundaries.shape[0] - window.steps) :]
+    mask = None if window.mask is None else window.mask[-steps:]
+    return Batch([Window(window.x[-steps:], window.y[-steps:], mask, boundaries)])

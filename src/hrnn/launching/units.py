@@ -1,0 +1,96 @@
+"""Units of work: runs in the folders of an experiment, which of them are missing, and how they ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import hrnn.training.folder as folders
+from hrnn.errors import INTERRUPTED, UserError
+from hrnn.training.compare import in_words
+from hrnn.training.config import Config, Runtime, to_json
+from hrnn.training.files import write_atomically
+from hrnn.training.loop import check
+
+EARLY = "stopped-early.json"  # in the folder of a unit that was losing: why it goes no further, though it could
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A run of an experiment. name: its folder within that of the experiment; config: settled."""
+
+    name: str
+    config: Config[Any]
+
+
+@dataclass
+class Ending:
+    """How the units of a call ended: a sentence for each that failed; interrupted: the rest waits for the next call."""
+
+    failures: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+    code: int = INTERRUPTED  # the exit code where it was interrupted: of Ctrl-C, or of SIGTERM
+
+
+class Follower(Protocol):
+    """What an engine tells while it works, for a table of progress and for whoever wants to know."""
+
+    def changed(self, unit: Unit, state: str) -> None:
+        """A unit is now "running", "stopped" (to be continued), "stopped early", "done", or "failed: why"."""
+
+    def look(self) -> None:
+        """Called several times a second; how far a run is stands in its journal."""
+
+
+Engine = Callable[[Path, Sequence[Unit], Follower], Ending]
+"""Trains prepared units, in this order as far as there is room, each where its folder stands, until all of them have
+ended or the user interrupts. One that fails does not keep the others from going on."""
+
+
+def prepare(folder: Path, units: Sequence[Unit]) -> list[Unit]:
+    """Give every unit its folder with its configuration, and return those that are not finished, in the same order.
+
+    Nothing is written unless every unit fits what is there already.
+    """
+    if len({unit.name for unit in units}) < len(units):
+        raise ValueError("two units have the same name")
+    known: set[str] = set()
+    new = []
+    for unit in units:
+        place = folder / unit.name
+        if (place / folders.CONFIG).exists():
+            if difference := in_words(folders.read_entries(place), to_json(unit.config)):
+                raise UserError(f"{place} holds a run with other options ({difference}); give another folder")
+        else:
+            kind = json.dumps(to_json(replace(unit.config, upkeep=Runtime())))
+            if kind not in known:  # seeds differ in nothing that could be a mistake
+                check(unit.config)
+                known.add(kind)
+            new.append(unit)
+    for unit in new:
+        folders.create(folder / unit.name, unit.config, overwrite=False)
+    return [unit for unit in units if folders.read_result(folder / unit.name) is None]
+
+
+def stop_early(place: Path, why: dict[str, Any]) -> None:
+    """Tell the process that works on a unit, wherever it is, to stop with a checkpoint; the unit stays stopped."""
+    write_atomically(place / EARLY, json.dumps(why, indent=2).encode() + b"\n")
+
+
+def stopped_early(place: Path) -> dict[str, Any] | None:
+    """Why a unit goes no further; None if it does, or has come to its end after all."""
+    try:
+        why = dict(json.loads((place / EARLY).read_text()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{place / EARLY} cannot be read ({error}); remove it to let the run go on") from None
+    return None if (place / folders.RESULT).exists() else why
+
+
+def go_on(place: Path) -> None:
+    """Forget that a unit was stopped early."""
+    (place / EARLY).unlink(missing_ok=True)

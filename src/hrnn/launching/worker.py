@@ -1,0 +1,56 @@
+"""One unit in a process of its own: python -m hrnn.launching.worker FOLDER [TASK CELL].
+
+TASK and CELL are the modules that the user named and that the run may therefore import; "" for none.
+
+Standard input is a pipe that only the parent can write to and never does. When it closes the parent is gone, however it
+went, and the unit stops as on SIGTERM: with a checkpoint, so that nobody finds the folder busy or the machine at work.
+It stops likewise when a file in the folder says that the run is losing: whoever decides that may be on another machine.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from hrnn.errors import DONE, EXIT_CODES, FAILED, MISTAKE, DivergedError, LostError, UserError
+
+LOOK_SECONDS = 0.2  # between two looks for that file
+
+
+def watch_parent() -> None:
+    os.read(sys.stdin.fileno(), 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def watch_for(file: Path) -> None:
+    while not file.exists():
+        time.sleep(LOOK_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main(folder: Path, task: str = "", cell: str = "") -> int:
+    """Begin or continue the run of the folder; what went wrong is the last line on standard error."""
+    from hrnn.launching.units import EARLY
+    from hrnn.training.loop import train
+    from hrnn.training.progress import Warnings
+    from hrnn.training.trust import Trust
+
+    threading.Thread(target=watch_for, args=(folder / EARLY,), daemon=True).start()
+    try:
+        outcome = train(folder, progress=Warnings(), trust=Trust(task or None, cell or None))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return MISTAKE
+    except (DivergedError, LostError) as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    return EXIT_CODES[outcome.stopped] if outcome.stopped else DONE
+
+
+if __name__ == "__main__":
+    threading.Thread(target=watch_parent, daemon=True).start()
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -1,0 +1,274 @@
+"""The experiments: their rows, what is read from a run, what is expected, and what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import hrnn.studies.recipes as recipes
+from hrnn.studies.recipes import NEEDLE_BETAS, Recipe
+from hrnn.studies.rules import Expectation, ahead, best_behind_best, close, every_run, on_par, spread_over
+from hrnn.tasks import Needle
+
+Record = dict[str, Any]
+CHANCE_BITS, SOLVED_BITS = 0.9, 0.15  # at least, at most, per recalled character
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table. name: as --models and the folders have it; title: as the table has it."""
+
+    name: str
+    title: str
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a run is judged by, read from its result and its journal; None: it did not get there."""
+
+    name: str
+    title: str
+    read: Callable[[Record, Sequence[Record]], float | None]
+    digits: int = 4
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture of learning: an entry of the journal's records, for some rows or all."""
+
+    entry: str
+    label: str
+    kind: str = "validation"  # of the records
+    title: str = ""
+    rows: tuple[str, ...] = ()
+    steps: bool = False  # the value holds until the next record
+    lines: tuple[tuple[float, str], ...] = ()  # levels to compare with, dotted, and what they are
+    every_run: bool = False  # one line a run instead of mean and spread
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment; the first quantity is the one of the table, `chosen_by` that of the search for beta."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    quantities: tuple[Quantity, ...]
+    expectations: tuple[Expectation, ...]
+    panels: tuple[Panel, ...]
+    data: str | None = None
+    chosen_by: Quantity | None = None
+    in_paper: bool = True
+    again: Callable[[Any], Any] | None = None  # from a configuration to that of a second attempt, see `missed`
+
+    def row(self, name: str) -> Row:
+        return next(row for row in self.rows if row.name == name)
+
+
+def missed(result: Record) -> bool:
+    """Did a curriculum solve not even its first length?"""
+    return result.get("longest_solved_length") == 0
+
+
+def _length(result: Record, records: Sequence[Record]) -> float | None:
+    return float(result["longest_solved_length"])
+
+
+def _from(part: str, entry: str) -> Callable[[Record, Sequence[Record]], float | None]:
+    return lambda result, records: result.get(part, {}).get(entry)
+
+
+def _sequences_until(entry: str, least: float) -> Callable[[Record, Sequence[Record]], float | None]:
+    """Sequences seen at the first validation that reached it."""
+    return lambda result, records: next(
+        (float(record["sequences"]) for record in records if record["kind"] == "validation" and record[entry] >= least), None
+    )
+
+
+def _sequences_until_solved(result: Record, records: Sequence[Record]) -> float | None:
+    return float(result["sequences"]) if result["longest_solved_length"] else None
+
+
+LENGTH = Quantity("length", "longest length solved", _length, digits=1)
+ACCURACY = Quantity("accuracy", "accuracy on test", _from("test", "accuracy"))
+VALIDATED = Quantity("validation-accuracy", "accuracy on validation", _from("validation", "accuracy"))
+PTB_VALID = Quantity("validation", "validation bits/char", _from("validation", "bits_per_character"), higher_is_better=False)
+PTB_TEST = Quantity("test", "test bits/char", _from("test", "bits_per_character"), higher_is_better=False)
+BITS = Quantity("bits", "bits per recalled character", _from("test", "recalled_bits_per_character"), higher_is_better=False)
+SOLVED = Quantity("learned", "sequences until solved", _sequences_until_solved, 0, higher_is_better=False)
+LEARNED = Quantity("learned", "sequences until 90 % right", _sequences_until("accuracy", 0.9), 0, higher_is_better=False)
+
+
+def _ahead_of_both(quantity: str, words: str, **margin: float) -> tuple[Expectation, ...]:
+    """Ours and HRNN against the two that should fall behind."""
+    return tuple(
+        ahead(f"{first} {words} {second}", first.lower(), second.lower(), quantity, **margin)  # type: ignore[arg-type]
+        for first in ("ours", "HRNN")
+        for second in ("mr-HRNN", "gr-HRNN")
+    )
+
+
+COPY = Experiment(
+    "copy",
+    "Copy task: longest length solved",
+    (
+        Row("ours", "ours", recipes.copy_ours),
+        Row("gr-hrnn", "gr-HRNN", recipes.copy_gr),
+        Row("hrnn", "HRNN", recipes.copy_hrnn),
+        Row("mr-hrnn", "mr-HRNN", recipes.copy_mr),
+        Row("mr-hrnn-bytes", "mr-HRNN, equal bytes", recipes.copy_mr_bytes),
+        Row("unlocked", "ours, unlocked", recipes.copy_unlocked),
+    ),
+    (LENGTH,),
+    (
+        on_par("ours is on par with HRNN", "ours", "hrnn", "length", share=0.1),
+        *_ahead_of_both("length", "is well ahead of", times=1.5),
+    ),
+    (Panel("solved", "length solved (bits)", kind="update", steps=True),),
+    chosen_by=LENGTH,
+    again=recipes.from_one_by_one,
+)
+
+MNIST = Experiment(
+    "mnist",
+    "Pixel MNIST: accuracy on test",
+    (
+        Row("ours", "ours", recipes.mnist_ours),
+        Row("gr-hrnn", "gr-HRNN", recipes.mnist_gr),
+        Row("hrnn", "HRNN", recipes.mnist_hrnn),
+        Row("mr-hrnn", "mr-HRNN", recipes.mnist_mr),
+        Row("unlocked", "ours, unlocked", recipes.mnist_unlocked),
+    ),
+    (ACCURACY,),
+    (
+        on_par("ours is on par with HRNN", "ours", "hrnn", "accuracy", within=0.02),
+        *_ahead_of_both("accuracy", "is well ahead of", by=0.05),
+    ),
+    (Panel("accuracy", "accuracy on validation"), Panel("loss", "training loss (nats)", kind="update")),
+    data="mnist",
+    chosen_by=VALIDATED,
+)
+
+PERMUTED = Experiment(
+    "permuted-mnist",
+    "Permuted pixel MNIST: accuracy on test",
+    tuple(Row(row.name, row.title, recipes.permuted(row.recipe)) for row in MNIST.rows),
+    (ACCURACY,),
+    (
+        on_par("ours is on par with HRNN", "ours", "hrnn", "accuracy", within=0.01),
+        *_ahead_of_both("accuracy", "is ahead, by a point or more, of", by=0.01),
+    ),
+    MNIST.panels,
+    data="mnist",
+    chosen_by=VALIDATED,
+)
+
+PTB = Experiment(
+    "ptb",
+    "Penn TreeBank: bits per character",
+    (
+        Row("ours", "ours", recipes.ptb_ours),
+        Row("gr-hrnn", "gr-HRNN", recipes.ptb_gr),
+        Row("hrnn", "HRNN", recipes.ptb_hrnn),
+        Row("unlocked", "ours, unlocked", recipes.ptb_unlocked),
+    ),
+    (PTB_VALID, PTB_TEST),
+    (
+        close("all three are within 0.03 bits on validation", ("ours", "gr-hrnn", "hrnn"), "validation", 0.03),
+        close("all three are within 0.03 bits on test", ("ours", "gr-hrnn", "hrnn"), "test", 0.03),
+    ),
+    (
+        Panel("bits_per_character", "validation (bits per character)"),
+        Panel("bits_per_character", "training (bits per character)", kind="update"),
+    ),
+    data="ptb",
+    chosen_by=PTB_VALID,
+)
+
+DEEP_COPY = Experiment(
+    "deep-copy",
+    "Deeper hierarchies: copy at one length, three levels",
+    (
+        Row("both", "both losses", recipes.deep_both),
+        Row("lowest", "lowest only", recipes.deep_lowest),
+        Row("unlocked", "both, unlocked", recipes.deep_unlocked),
+    ),
+    (BITS, SOLVED),
+    (
+        ahead("both losses are ahead of the lowest only", "both", "lowest", "bits", by=0.1, higher_is_better=False),
+        every_run("both losses solve the task on every run", "both", "bits", at_most=SOLVED_BITS),
+        every_run("the lowest only stays close to chance", "lowest", "bits", at_least=CHANCE_BITS),
+    ),
+    (
+        Panel(
+            "recalled_bits_per_character",
+            "loss (bits per recalled character)",
+            kind="update",
+            lines=((1.0, "chance"), (SOLVED_BITS, "solved")),
+            every_run=True,
+        ),
+    ),
+)
+
+CHANCE = ((1 / Needle.symbols, "chance"),)
+OURS_BY_BETA = tuple(f"ours-{beta:g}" for beta in NEEDLE_BETAS if beta)
+HRNN_BY_BETA = tuple(f"hrnn-{beta:g}" for beta in NEEDLE_BETAS)
+
+NEEDLE = Experiment(
+    "needle",
+    "Needle: one flagged symbol in noise, a narrow lowest level",
+    (
+        *(Row(f"ours-{beta:g}", f"ours, beta {beta:g}", recipes.at_beta(recipes.needle_ours, beta)) for beta in NEEDLE_BETAS),
+        *(Row(f"hrnn-{beta:g}", f"HRNN, beta {beta:g}", recipes.at_beta(recipes.needle_hrnn, beta)) for beta in NEEDLE_BETAS),
+        Row("unlocked", "ours, unlocked, beta 0.1", recipes.needle_unlocked),
+    ),
+    (ACCURACY, LEARNED),
+    (
+        best_behind_best("ours at its best beta is behind HRNN at its best", OURS_BY_BETA, HRNN_BY_BETA, "accuracy", by=0.02),
+        spread_over("ours is sensitive to beta", OURS_BY_BETA, "accuracy", at_least=0.2),
+    ),
+    (
+        Panel("accuracy", "accuracy on validation", title="ours", rows=("ours-0", *OURS_BY_BETA, "unlocked"), lines=CHANCE),
+        Panel("accuracy", "accuracy on validation", title="HRNN", rows=HRNN_BY_BETA, lines=CHANCE),
+    ),
+    in_paper=False,
+)
+
+LONG = {"1,000": recipes.long_1e3, "10,000": recipes.long_1e4, "100,000": recipes.long_1e5}
+
+
+def _long_rows() -> tuple[Row, ...]:
+    found = []
+    for steps, recipe in LONG.items():
+        name = steps.replace(",", "")
+        found.append(Row(f"ours-{name}", f"ours, {steps} steps", recipe))
+        found.append(Row(f"unlocked-{name}", f"ours, unlocked, {steps} steps", recipes.unlocked_recipe(recipe)))
+    return tuple(found)
+
+
+NEEDLE_LONG = Experiment(
+    "needle-long",
+    "Needle over long sequences: three to five levels",
+    _long_rows(),
+    (ACCURACY, LEARNED),
+    tuple(
+        every_run(f"ours finds the needle over {steps} steps", f"ours-{steps.replace(',', '')}", "accuracy", at_least=0.9)
+        for steps in LONG
+    ),
+    tuple(
+        Panel(
+            "accuracy",
+            "accuracy on validation",
+            title=f"{steps} steps",
+            rows=(f"ours-{steps.replace(',', '')}", f"unlocked-{steps.replace(',', '')}"),
+            lines=CHANCE,
+        )
+        for steps in LONG
+    ),
+    in_paper=False,
+)
+
+EXPERIMENTS = {one.name: one for one in (COPY, MNIST, PERMUTED, PTB, DEEP_COPY, NEEDLE, NEEDLE_LONG)}

@@ -1,0 +1,306 @@
+"""The recipes: one function a row of the tables, from a profile to a run; seed, data and scale are added by `complete`.
+
+"paper": the paper's settings. Budgets, and patience where there is a curriculum, are ours: the paper gives none but for Penn
+TreeBank. "desk": the same structure in minutes. Every setting that was tried for it is in docs/paper.md. All rows of an
+experiment share one learning rate, one beta and one budget in sequences.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from hrnn.errors import UserError
+from hrnn.tasks import Copy, Needle, Pixels, Text
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT, settled
+
+Profile = Literal["desk", "paper"]
+Recipe = Callable[[Profile], Config[Any]]
+
+UPKEEP = Runtime(threads=1, journal_every=25, tensorboard=False, frozen_every=0)
+BETAS = (1e-3, 1e-2, 1e-1, 0.0, 1.0, 10.0, 100.0)  # the paper's grid, in its order
+NEEDLE_BETAS = (0.0, 0.1, 1.0, 10.0)
+
+
+# Variants: each changes one thing of a run.
+
+
+def with_model(config: Config[TaskT], model: Literal["ours", "hrnn", "gr-hrnn", "mr-hrnn"]) -> Config[TaskT]:
+    """Another of the paper's models; gr-HRNN has no local loss."""
+    return replace(config, model=replace(config.model, model=model, betas=None if model == "gr-hrnn" else config.model.betas))
+
+
+def with_betas(config: Config[TaskT], *betas: float) -> Config[TaskT]:
+    return replace(config, model=replace(config.model, betas=betas))
+
+
+def unlocked(config: Config[TaskT]) -> Config[TaskT]:
+    """Every level moves as soon as its own segments have been differentiated; as many sequences as the others."""
+    return replace(config, learning=replace(config.learning, update="segment"))
+
+
+# Copy: Table 1.
+
+
+def copy_ours(profile: Profile) -> Config[Copy]:
+    if profile == "paper":
+        return Config(
+            Copy(start=1, step=1, patience=5_000),
+            Model("ours", hidden_sizes=(256, 256), periods=(10,), window=200, betas=(1.0,)),
+            Learning(batch=100, learning_rate=1e-3),
+            Budget(sequences=2_000_000),
+            UPKEEP,
+        )
+    return Config(
+        Copy(start=5, step=5, patience=1_000),
+        Model("ours", hidden_sizes=(64, 64), periods=(5,), window=60, betas=(1.0,)),
+        Learning(batch=50, learning_rate=3e-3),
+        Budget(sequences=150_000),
+        UPKEEP,
+    )
+
+
+def copy_unlocked(profile: Profile) -> Config[Copy]:
+    return unlocked(copy_ours(profile))
+
+
+def copy_gr(profile: Profile) -> Config[Copy]:
+    return with_model(copy_ours(profile), "gr-hrnn")
+
+
+def copy_hrnn(profile: Profile) -> Config[Copy]:
+    return with_model(copy_ours(profile), "hrnn")
+
+
+def copy_mr(profile: Profile) -> Config[Copy]:
+    """True gradients over as many steps as ours stores vectors: 50 of 200, 29 of 60."""
+    return with_model(copy_ours(profile), "mr-hrnn")
+
+
+def copy_mr_bytes(profile: Profile) -> Config[Copy]:
+    """True gradients over as many steps as fit the bytes that ours takes, measured rather than counted.
+
+    The longest windows of hrnn with no more than ours, by hrnn.launching.measuring.bytes_of: at paper size 52.9 MB at 28 and
+    59.4 at 32 beside 53.7 of ours; at the desk 6.0 at 12 and 6.4 at 14 beside 6.3.
+    """
+    config = copy_hrnn(profile)
+    return replace(config, model=replace(config.model, window={"paper": 28, "desk": 13}[profile]))
+
+
+def from_one_by_one(config: Config[Copy]) -> Config[Copy]:
+    """What a model that misses the first length of the curriculum is given once more, at the same budget."""
+    return replace(config, task=replace(config.task, start=1, step=1))
+
+
+# Pixel MNIST, in order and permuted: Table 2.
+
+
+def mnist_ours(profile: Profile) -> Config[Pixels]:
+    if profile == "paper":
+        return Config(
+            Pixels(),
+            Model("ours", hidden_sizes=(256, 256), periods=(10,), window=784, betas=(0.1,)),
+            Learning(batch=100, learning_rate=1e-3),
+            Budget(sequences=1_100_000, validate_every=550),
+            UPKEEP,
+        )
+    return Config(
+        Pixels(pool=2),
+        Model("ours", hidden_sizes=(64, 64), periods=(14,), window=196, betas=(0.1,)),
+        Learning(batch=50, learning_rate=2e-3, clip=1.0),
+        Budget(sequences=80_000, validate_every=160),
+        UPKEEP,
+    )
+
+
+def mnist_unlocked(profile: Profile) -> Config[Pixels]:
+    return unlocked(mnist_ours(profile))
+
+
+def mnist_gr(profile: Profile) -> Config[Pixels]:
+    return with_model(mnist_ours(profile), "gr-hrnn")
+
+
+def mnist_hrnn(profile: Profile) -> Config[Pixels]:
+    return with_model(mnist_ours(profile), "hrnn")
+
+
+def mnist_mr(profile: Profile) -> Config[Pixels]:
+    """166 steps of 784, 42 of 196."""
+    return with_model(mnist_ours(profile), "mr-hrnn")
+
+
+def permuted(recipe: Callable[[Profile], Config[Pixels]]) -> Callable[[Profile], Config[Pixels]]:
+    """The same in one fixed random order of the pixels."""
+
+    def permuted_recipe(profile: Profile) -> Config[Pixels]:
+        config = recipe(profile)
+        return replace(config, task=replace(config.task, permuted=True))
+
+    return permuted_recipe
+
+
+# Penn TreeBank: Table 3.
+
+
+def ptb_ours(profile: Profile) -> Config[Text]:
+    if profile == "paper":
+        return Config(
+            Text(reach=20, unknown=False),
+            Model("ours", hidden_sizes=(256, 512), periods=(), window=50, betas=(0.1,)),
+            Learning(batch=100, learning_rate=1e-3),
+            Budget(epochs=100, stop_after=5),
+            UPKEEP,
+        )
+    return Config(
+        Text(reach=20, unknown=False),
+        Model("ours", hidden_sizes=(128, 256), periods=(), window=50, betas=(0.1,)),
+        Learning(batch=100, learning_rate=2e-3),
+        Budget(sequences=50_000, validate_every=100),
+        UPKEEP,
+    )
+
+
+def ptb_unlocked(profile: Profile) -> Config[Text]:
+    """Where the data say when levels tick they move after rounds, and a round by default is longer than this window."""
+    config = unlocked(ptb_ours(profile))
+    return replace(config, model=replace(config.model, round_steps=10))
+
+
+def ptb_gr(profile: Profile) -> Config[Text]:
+    return with_model(ptb_ours(profile), "gr-hrnn")
+
+
+def ptb_hrnn(profile: Profile) -> Config[Text]:
+    return with_model(ptb_ours(profile), "hrnn")
+
+
+# Deeper hierarchies: Section 4.4. The weights are 0.1 for the lowest level and 1 for the middle one.
+
+
+def deep_both(profile: Profile) -> Config[Copy]:
+    if profile == "paper":
+        return Config(
+            Copy(length=500),
+            Model("ours", hidden_sizes=(64, 256, 1024), periods=(5, 5), window=1000, betas=(0.1, 1.0)),
+            Learning(batch=100, learning_rate=1e-3),
+            Budget(sequences=500_000),
+            UPKEEP,
+        )
+    return Config(
+        Copy(length=24),
+        Model("ours", hidden_sizes=(32, 64, 128), periods=(4, 4), window=48, betas=(0.1, 1.0)),
+        Learning(batch=50, learning_rate=3e-3),
+        Budget(sequences=180_000),
+        UPKEEP,
+    )
+
+
+def deep_unlocked(profile: Profile) -> Config[Copy]:
+    return unlocked(deep_both(profile))
+
+
+def deep_lowest(profile: Profile) -> Config[Copy]:
+    config = deep_both(profile)
+    return with_betas(config, config.betas[0], 0.0)
+
+
+# Needle: beyond the paper, so at the desk only.
+
+
+def needle_ours(profile: Profile) -> Config[Needle]:
+    """A lowest level so narrow that it cannot keep all the noise that its decoder asks for."""
+    return Config(
+        Needle(steps=50),
+        Model("ours", hidden_sizes=(32, 64), periods=(10,), window=50, betas=(0.1,)),
+        Learning(batch=50, learning_rate=3e-3, clip=1.0),
+        Budget(sequences=120_000, validate_every=120),
+        UPKEEP,
+    )
+
+
+def needle_hrnn(profile: Profile) -> Config[Needle]:
+    return with_model(needle_ours(profile), "hrnn")
+
+
+def needle_unlocked(profile: Profile) -> Config[Needle]:
+    return unlocked(needle_ours(profile))
+
+
+def at_beta(recipe: Callable[[Profile], Config[TaskT]], beta: float) -> Callable[[Profile], Config[TaskT]]:
+    """The same recipe with another weight of the local losses."""
+
+    def weighted_recipe(profile: Profile) -> Config[TaskT]:
+        return with_betas(recipe(profile), beta)
+
+    return weighted_recipe
+
+
+def long_1e3(profile: Profile) -> Config[Needle]:
+    return _long(1_000, (32, 64, 64), sequences=6_000, validate_every=50)
+
+
+def long_1e4(profile: Profile) -> Config[Needle]:
+    return _long(10_000, (32, 64, 64, 64), sequences=600, validate_every=10)
+
+
+def long_1e5(profile: Profile) -> Config[Needle]:
+    return _long(100_000, (32, 64, 64, 64, 64), sequences=60, validate_every=2)
+
+
+def _long(steps: int, sizes: tuple[int, ...], sequences: int, validate_every: int) -> Config[Needle]:
+    """One window for the whole sequence; every level ticks ten times slower than the one below. Equal steps, not sequences."""
+    return Config(
+        Needle(steps=steps, test_sequences=min(1_000, 2_000_000 // steps)),
+        Model("ours", hidden_sizes=sizes, periods=(10,) * (len(sizes) - 1), window=steps, betas=(0.1,)),
+        Learning(batch=10, learning_rate=3e-3, clip=1.0),
+        Budget(sequences=sequences, validate_every=validate_every),
+        UPKEEP,
+    )
+
+
+def unlocked_recipe(recipe: Callable[[Profile], Config[TaskT]]) -> Callable[[Profile], Config[TaskT]]:
+    def recipe_unlocked(profile: Profile) -> Config[TaskT]:
+        return unlocked(recipe(profile))
+
+    return recipe_unlocked
+
+
+def complete(config: Config[TaskT], seed: int, data: Path | None, scale: float = 1.0) -> Config[TaskT]:
+    """The run of a recipe for a seed, its data in the folders `data`/mnist and `data`/ptb, its budget times `scale`.
+
+    Patience is not scaled: how long a length may take says nothing of how many there is time for.
+    """
+    task: Any = config.task
+    if isinstance(task, Pixels):
+        task = replace(task, data=_folder(data, "mnist"))
+    elif isinstance(task, Text):
+        task = replace(task, data=(_folder(data, "ptb"),))
+    config = replace(config, task=task, upkeep=replace(config.upkeep, seed=seed))
+    return settled(config if scale == 1 else replace(config, budget=scaled(config.budget, config.learning.batch, scale)))
+
+
+def scaled(budget: Budget, batch: int, scale: float) -> Budget:
+    """A share of the budget, in whole batches, with as many validations on the way."""
+    return dataclasses.replace(
+        budget,
+        sequences=None if budget.sequences is None else max(1, round(budget.sequences * scale / batch)) * batch,
+        epochs=None if budget.epochs is None else budget.epochs * scale,
+        validate_every=None if budget.validate_every is None else max(1, round(budget.validate_every * scale)),
+    )
+
+
+def _folder(data: Path | None, name: str) -> Path:
+    """Where the data are, or a sentence that says where to put them."""
+    what = {
+        "mnist": "MNIST's four idx files, gzip or not",
+        "ptb": "Penn TreeBank's ptb.train.txt, ptb.valid.txt and ptb.test.txt, gzip or not",
+    }[name]
+    if data is None:
+        raise UserError(f"this experiment needs data; put {what} into DATA/{name} and give --data DATA")
+    if not (data / name).is_dir():
+        raise UserError(f"{data / name} is no folder; put {what} there, or give another --data")
+    return data / name

@@ -1,0 +1,164 @@
+"""The results of an experiment in a folder: one JSON and one journal a run, from which tables and pictures are made.
+
+FOLDER/runs/ROW/seed-N.json, .jsonl    what was found, with configuration, memory, date, versions and hardware
+FOLDER/work/ROW/seed-N/                the run itself with its checkpoints; no longer needed when the run is over
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+import hrnn
+from hrnn.errors import UserError
+from hrnn.launching.units import Unit
+from hrnn.training.compare import in_words
+from hrnn.training.config import Config, to_json
+from hrnn.training.files import make_folder, write_atomically
+from hrnn.training.folder import read_result
+from hrnn.training.formats import check_format, with_old_values
+from hrnn.training.journal import JOURNAL
+
+FORMAT = 1
+RUNS, WORK = "runs", "work"
+PLACES = ("task.data", "task.validation", "task.test", "task.download", "task.mirror")  # where data are, not which
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run as its JSON has it, and its journal."""
+
+    name: str  # of the unit
+    entries: dict[str, Any]
+    records: Sequence[dict[str, Any]]
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return dict(self.entries["result"] or {})
+
+    @property
+    def failure(self) -> str | None:
+        """Why there is no result; such a run is tried again."""
+        return self.entries["failure"]
+
+    @property
+    def seed(self) -> int:
+        return int(self.entries["config"]["upkeep"]["seed"])
+
+
+def path_of(folder: Path, name: str) -> Path:
+    return folder / RUNS / f"{name}.json"
+
+
+def read(folder: Path, unit: Unit, setting: dict[str, Any]) -> Result | None:
+    """The result of a unit, if it is there; one of another recipe is refused.
+
+    setting: what the run belongs to (experiment, profile, scale).
+    """
+    path = path_of(folder, unit.name)
+    try:
+        entries = entries_of(path)
+        difference = in_words(
+            {**entries["setting"], **with_old_values(entries["config"])}, {**setting, **to_json(unit.config)}, ignored=PLACES
+        )
+        if not difference:
+            lines = path.with_suffix(".jsonl").read_bytes().splitlines()
+            return Result(unit.name, entries, [json.loads(line) for line in lines])
+    except FileNotFoundError as error:
+        if Path(error.filename) == path:
+            return None
+        raise UserError(f"{path} is there without its journal {path.with_suffix('.jsonl').name}; remove it") from None
+    except UserError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _unreadable(path, error) from None
+    raise UserError(f"{path} is of another recipe ({difference}); give another --folder")
+
+
+def entries_of(path: Path) -> dict[str, Any]:
+    """The JSON of a run, in the newest format; which version of hrnn wrote it is information only."""
+    try:
+        return upgraded(dict(json.loads(path.read_text())), path)
+    except (ValueError, TypeError) as error:
+        raise error if isinstance(error, UserError) else _unreadable(path, error) from None
+
+
+def upgraded(entries: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The entries of any format so far in the newest; 1, which may go without its number, is the only one."""
+    check_format({"format": FORMAT, **entries}, FORMAT, path)
+    return {"format": FORMAT, **entries}
+
+
+def _unreadable(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} cannot be read ({type(error).__name__}: {error}); remove it, or give another --folder")
+
+
+def export(folder: Path, unit: Unit, setting: dict[str, Any], memory: dict[str, Any], failure: str | None = None) -> None:
+    """Write down what a run found, or why it failed; its JSON comes last and says that all is there."""
+    work, path = folder / WORK / unit.name, path_of(folder, unit.name)
+    make_folder(path.parent)
+    journal = work / JOURNAL
+    write_atomically(path.with_suffix(".jsonl"), journal.read_bytes() if journal.exists() else b"")
+    entries = {
+        "format": FORMAT,
+        "hrnn": hrnn.__version__,
+        "setting": setting,
+        "result": None if failure else read_result(work),
+        "failure": failure,
+        "memory": memory,
+        "environment": environment(),
+        "config": without_places(unit.config),
+    }
+    write_atomically(path, json.dumps(entries, indent=1).encode() + b"\n")
+
+
+def without_places(config: Config[Any]) -> dict[str, Any]:
+    """The configuration as JSON, its data by name only: where they are differs from machine to machine."""
+    entries = to_json(config)
+    for name in (place.removeprefix("task.") for place in PLACES):
+        value = entries["task"].get(name)
+        if isinstance(value, str):
+            entries["task"][name] = Path(value).name
+        elif isinstance(value, list):
+            entries["task"][name] = [Path(one).name for one in value]
+    return entries
+
+
+def environment() -> dict[str, Any]:
+    """When, with what and on what."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def processor() -> str:
+    """Its name, as far as the system tells."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def refuse_strangers(folder: Path, expected: Sequence[str]) -> None:
+    """Results that belong to none of these runs would go unnoticed; the search for beta has a folder of its own."""
+    for path in sorted((folder / RUNS).rglob("*.json")):
+        name = str(path.relative_to(folder / RUNS).with_suffix(""))
+        if name not in expected and not name.startswith("grid/"):
+            raise UserError(f"{path} belongs to no row of this experiment; give another --folder")

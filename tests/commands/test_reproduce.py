@@ -1,0 +1,176 @@
+"""hrnn reproduce as a user runs it: whole, interrupted, killed, extended, and mistaken."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hrnn.launching.follow import last_update
+from hrnn.studies.paper import EXPERIMENTS
+from hrnn.studies.plan import Request
+from hrnn.training import folder as folders
+from hrnn.training.journal import read
+from hrnn.training.loop import start
+from tests.commands.test_mistakes import complaint
+from tests.test_cli import hrnn
+from tests.tiny import write_mnist
+
+SCALE = 0.05  # 150 updates of the copy task
+
+
+def copy(folder, *options):
+    return ("reproduce", "copy", "--scale", SCALE, "--models", "ours", "--folder", folder, *options)
+
+
+def without_times(records):
+    return [{key: value for key, value in record.items() if "seconds" not in key} for record in records]
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + 600  # of a machine that may be busy with other things
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+@contextmanager
+def begun(*arguments):
+    """The command in a process of its own, which does not outlive the test."""
+    command = [sys.executable, "-m", "hrnn", *map(str, arguments)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_killed_in_mid_run_and_started_again_it_loses_and_doubles_nothing(tmp_path, capsys):
+    folder = tmp_path / "results"
+    works = [folder / "work" / "ours" / f"seed-{seed}" for seed in (0, 1)]
+    with begun(*copy(folder, "--seeds", 0, 1, "--jobs", 2)) as process:
+        wait_for(lambda: all(last_update(work) for work in works), "no progress")
+        children = [int((work / folders.LOCK).read_text().split()[0]) for work in works]
+        os.killpg(process.pid, signal.SIGKILL)
+        os.kill(children[0], signal.SIGKILL)  # one with its parent, the other has time for a checkpoint
+    wait_for(lambda: not any(folders.is_locked(work) for work in works), "a run goes on without its parent")
+    assert not (folder / "runs").exists()
+    code, out, err = hrnn(capsys, *copy(folder, "--seeds", 0, 1, "--jobs", 2))
+    assert code == 0, err
+    assert "ours/seed-1 continues: update" in err or "1 of them there already" in err  # it may have come to its end by then
+    assert "Copy task: longest length solved" in out
+    for seed in (0, 1):
+        request = Request(EXPERIMENTS["copy"], folder, scale=SCALE)
+        start(request.unit(EXPERIMENTS["copy"].row("ours"), seed).config, tmp_path / f"alone-{seed}")
+        journal = [json.loads(line) for line in (folder / f"runs/ours/seed-{seed}.jsonl").read_text().splitlines()]
+        assert without_times(journal) == without_times(read(tmp_path / f"alone-{seed}"))
+    entries = json.loads((folder / "runs/ours/seed-1.json").read_text())
+    assert entries["setting"] == {"experiment": "copy", "profile": "desk", "scale": SCALE, "grid": False}
+    assert entries["memory"]["paper_count"] == 29
+    assert entries["memory"]["measured_bytes"] > 100_000
+    assert {"date", "torch", "python", "processor", "cores"} <= set(entries["environment"])
+    assert "Scaled: budgets are 0.05 times" in (folder / "table.md").read_text()
+
+    # The work is no longer needed: from the results alone the same table is made, and nothing is trained.
+    shutil.rmtree(folder / "work")
+    before = {name: (folder / name).read_bytes() for name in ("table.md", "table.json", "curves.svg")}
+    code, _, err = hrnn(capsys, *copy(folder, "--seeds", 0, 1))
+    assert (code, err) == (0, "")
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    assert not (folder / "work").exists()
+
+
+def test_interrupted(tmp_path, capsys):
+    folder = tmp_path / "results"
+    work = folder / "work" / "ours" / "seed-0"
+    with begun(*copy(folder, "--seeds", 0)) as process:
+        wait_for(lambda: last_update(work), "no progress")
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=600)
+    assert process.returncode == 130
+    assert "ours/seed-0 stopped" in said
+    assert said.endswith(f"interrupted; the same command goes on from here: {folder}\n")
+    assert not folders.is_locked(work)
+    assert not (work / folders.RESULT).exists()
+
+
+def test_the_list_measures_nothing_and_needs_no_data(capsys, monkeypatch):
+    monkeypatch.setattr("hrnn.commands.reproduce.seconds_of", lambda config: 1 / 0)
+    code, out, err = hrnn(capsys, "reproduce", "--list")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()[1:-1]] == list(EXPERIMENTS)
+    assert "150,000 sequences" in out
+    code, out, _ = hrnn(capsys, "reproduce", "mnist", "--list", "--profile", "paper", "--models", "ours", "--scale", 0.5)
+    assert out.splitlines()[1].endswith("1 models x 3 seeds  550,000 sequences  mnist/ ")
+    assert "--measure is for --list" in complaint(capsys, "reproduce", "copy", "--measure")
+
+
+@pytest.mark.parametrize(("seconds", "rate"), [(1 / 104.4, "104"), (1 / 23, "23"), (1 / 4.56, "4.6"), (1 / 0.0123, "0.012")])
+def test_rates_are_written_out(capsys, monkeypatch, seconds, rate):
+    monkeypatch.setattr("hrnn.commands.reproduce.seconds_of", lambda config: seconds)
+    code, out, _ = hrnn(capsys, "reproduce", "copy", "--list", "--measure")
+    assert code == 0
+    assert out.splitlines()[1].split()[-2] == rate
+
+
+def test_what_each_would_cost(capsys, tmp_path):
+    options = ("--models", "unlocked", "--seeds", 0, 1, "--jobs", 2, "--measure")
+    code, out, err = hrnn(capsys, "reproduce", "copy", "--list", *options)
+    assert code == 0
+    assert "core-minutes" in out
+    assert out.splitlines()[1].split()[0] == "copy"
+    code, out, err = hrnn(capsys, "reproduce", "mnist", "--list", "--models", "ours", "--measure")
+    assert code == 0
+    assert "?" in out
+    assert "give --data DATA" in err
+
+
+def test_mistakes(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    there = "copy, mnist, permuted-mnist, ptb, deep-copy, needle, needle-long"
+    assert f"which experiment? There are {there}" in complaint(capsys, "reproduce")
+    assert f"no experiment is called 'cpoy'; there are {there}" in complaint(capsys, "reproduce", "cpoy")
+    assert "copy has no model 'lstm'; there are ours, gr-hrnn, hrnn, mr-hrnn" in complaint(
+        capsys, "reproduce", "copy", "--models", "lstm"
+    )
+    assert "put MNIST's four idx files" in complaint(capsys, "reproduce", "mnist")
+    assert "ptb is no folder; put Penn TreeBank's" in complaint(capsys, "reproduce", "ptb", "--data", tmp_path)
+    assert "has no paper profile" in complaint(capsys, "reproduce", "needle", "--profile", "paper")
+    assert "--grid searches beta where the paper did" in complaint(capsys, "reproduce", "deep-copy", "--grid")
+    assert "report others than those" in complaint(capsys, "reproduce", "copy", "--grid", "--seeds", 100)
+    assert "--seeds is (1, 1)" in complaint(capsys, "reproduce", "copy", "--seeds", 1, 1)
+    assert "--scale is 0.0" in complaint(capsys, "reproduce", "copy", "--scale", 0)
+    assert "--jobs is 0" in complaint(capsys, "reproduce", "copy", "--jobs", 0)
+    assert not Path("runs").exists()
+
+
+def test_damaged_data_are_found_before_anything_is_run(capsys, tmp_path):
+    write_mnist(tmp_path / "mnist")
+    (tmp_path / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(b"no gzip")
+    options = ("--data", tmp_path, "--folder", tmp_path / "results")
+    assert "train-images-idx3-ubyte" in complaint(capsys, "reproduce", "mnist", *options)
+    assert not (tmp_path / "results" / "work" / "ours").exists()
+
+
+@pytest.mark.parametrize("name", ["results", "work"])
+def test_what_does_not_belong_here_is_refused_and_stays(capsys, tmp_path, name):
+    """Results of another recipe, and a run that was begun with one."""
+    folder = tmp_path / "results"
+    other = Request(EXPERIMENTS["copy"], folder, scale=0.5).unit(EXPERIMENTS["copy"].row("ours"), 0)
+    if name == "work":
+        folders.create(folder / "work" / other.name, other.config, overwrite=False)
+        words = "budget.sequences is 75000 there and 7500 here"
+    else:
+        (folder / "runs" / "ours").mkdir(parents=True)
+        (folder / "runs" / "ours" / "seed-0.json").write_text('{"format": 0}')
+        words = "was written in format 0"
+    before = {path: path.read_bytes() for path in folder.rglob("*.json")}
+    assert words in complaint(capsys, *copy(folder, "--seeds", 0))
+    assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before

@@ -1,0 +1,195 @@
+"""The engine of many runs: what is missing is trained, once; nothing is overwritten; signals and failures are survived."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from hrnn.errors import UserError
+from hrnn.launching.follow import Table, last_update, standing
+from hrnn.launching.processes import LOG, processes
+from hrnn.launching.run import run
+from hrnn.launching.units import Ending, Unit, prepare
+from hrnn.tasks import Needle
+from hrnn.training import folder as folders
+from hrnn.training.checkpoint import CheckpointFolder
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, settled
+from hrnn.training.journal import JOURNAL, read
+from hrnn.training.loop import start, train
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from hrnn.launching.processes import processes
+from hrnn.launching.run import run
+from tests.launching.test_run import units
+ending = run(Path(sys.argv[1]), units(int(sys.argv[2])), processes(2))
+sys.exit(130 if ending.interrupted else 1 if ending.failures else 0)
+"""
+
+
+def unit(seed=0, updates=3, **learning):
+    config = Config(
+        Needle(steps=12, test_sequences=5),
+        Model(hidden_sizes=(8, 8), periods=(3,), window=12),
+        Learning(batch=4, **learning),
+        Budget(updates=updates, validate_every=50),
+        Runtime(seed=seed, checkpoint_seconds=0.2, journal_every=1, tensorboard=False),
+    )
+    return Unit(f"ours/seed-{seed}", settled(config))
+
+
+def units(updates=3):
+    return [unit(seed, updates) for seed in (0, 1)]
+
+
+class Notes:
+    """A follower that writes down what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def changed(self, unit, state):
+        self.told.append((unit.name, state))
+
+    def look(self):
+        pass
+
+
+def journal(folder):
+    return [{key: value for key, value in record.items() if not key.endswith("seconds")} for record in read(folder)]
+
+
+def test_what_is_missing_is_trained_in_order_and_nothing_twice(tmp_path):
+    wanted = [unit(0), unit(1), unit(2)]
+    start(wanted[0].config, tmp_path / wanted[0].name)
+    finished = (tmp_path / wanted[0].name / JOURNAL).read_text()
+    half = tmp_path / wanted[2].name
+    start(wanted[2].config, half, minutes=0)
+    notes = Notes()
+    assert run(tmp_path, [wanted[2], wanted[1], wanted[0]], processes(1), notes) == Ending()
+    assert notes.told == [(one.name, state) for one in (wanted[2], wanted[1]) for state in ("running", "done")]
+    assert (tmp_path / wanted[0].name / JOURNAL).read_text() == finished
+    for one in wanted:
+        start(one.config, tmp_path / "alone" / one.name)
+        assert journal(tmp_path / one.name) == journal(tmp_path / "alone" / one.name)
+    again = Notes()
+    assert run(tmp_path, wanted, processes(1), again) == Ending()
+    assert again.told == []
+
+
+def test_another_run_in_a_folder_is_refused_before_anything_is_written(tmp_path):
+    other = replace(unit(1), name="ours/seed-0")
+    folders.create(tmp_path / other.name, other.config, overwrite=False)
+    before = (tmp_path / other.name / folders.CONFIG).read_text()
+    with pytest.raises(UserError, match=r"ours/seed-0 holds a run with other options \(upkeep.seed is 1 there and 0 here\)"):
+        prepare(tmp_path, [unit(3), unit(0)])
+    assert (tmp_path / other.name / folders.CONFIG).read_text() == before
+    assert not (tmp_path / "ours/seed-3").exists()
+
+
+def test_a_mistake_in_the_options_is_found_before_anything_is_written(tmp_path):
+    wrong = unit(1)
+    wrong = replace(wrong, config=replace(wrong.config, budget=Budget(epochs=1)))
+    with pytest.raises(UserError, match="--epochs is for tasks whose data end"):
+        prepare(tmp_path, [unit(0), wrong])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_calls_in_one_folder_at_the_same_time(tmp_path):
+    with folders.locked(tmp_path), pytest.raises(UserError, match="another process"):
+        run(tmp_path, units())
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path):
+    diverging = unit(0, optimizer="sgd", learning_rate=1e38)
+    ending = run(tmp_path, [diverging, unit(1)], processes(1), notes := Notes())
+    assert not ending.interrupted
+    assert list(ending.failures) == [diverging.name]
+    assert "at update" in ending.failures[diverging.name]
+    assert notes.told[1] == (diverging.name, f"failed: {ending.failures[diverging.name]}")
+    assert folders.read_result(tmp_path / unit(1).name)["updates"] == 3
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + 600  # of a machine that may be busy with other things
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def begin(folder, updates):
+    command = [sys.executable, "-c", PROGRAM, str(folder), str(updates)]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
+
+
+@pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_or_killed_it_goes_on_where_it_was(tmp_path, kill):
+    """SIGINT to the parent alone; SIGKILL to its whole group, as a terminal that is closed or a machine short of memory."""
+    updates = 200
+    places = [tmp_path / "runs" / one.name for one in units()]
+    process = begin(tmp_path / "runs", updates)
+    wait_for(lambda: all(last_update(place).get("update", 0) > 10 for place in places), "no progress")
+    if kill == signal.SIGKILL:
+        os.killpg(process.pid, kill)
+    else:
+        process.send_signal(kill)
+    _, said = process.communicate(timeout=600)
+    assert process.returncode == (130 if kill == signal.SIGINT else -kill), said
+    wait_for(lambda: not any(folders.is_locked(place) for place in places), "a child is still at work")
+    reached = [last_update(place)["update"] for place in places]
+    assert all(10 < update < updates for update in reached)
+    assert not any((place / folders.RESULT).exists() for place in places)
+    checkpoints = [CheckpointFolder(place / folders.CHECKPOINTS, 3).updates()[-1] for place in places]
+    assert checkpoints == reached  # the children stopped in order, and nothing is lost
+    process = begin(tmp_path / "runs", updates)
+    _, said = process.communicate(timeout=600)
+    assert process.returncode == 0, said
+    assert "continues: update" in said
+    assert "ours/seed-1 done: update 200" in said
+    for one, place in zip(units(updates), places, strict=True):
+        start(one.config, tmp_path / "alone" / one.name)
+        assert journal(place) == journal(tmp_path / "alone" / one.name)
+
+
+def test_the_table_shows_the_runs_at_work_and_what_failed(tmp_path):
+    wanted = [unit(seed, updates=8) for seed in range(30)]
+    for one in wanted[:2]:
+        start(one.config, tmp_path / one.name, minutes=0)
+        train(tmp_path / one.name)
+    console = Console(file=io.StringIO(), force_terminal=True, width=150)
+    with Table(tmp_path, wanted, console) as table:
+        table.changed(wanted[20], "running")
+        table.changed(wanted[21], "failed: out of luck")
+        table.look()
+    shown = console.file.getvalue()
+    assert "2 of 30 done" in shown
+    assert "26 waiting" in shown
+    assert "out of luck" in shown
+    assert "ours/seed-20" in shown
+    assert "ours/seed-29" not in shown  # thirty rows would not fit a terminal
+    now = standing(tmp_path, wanted[0])
+    assert (now.update, now.share) == (8, 1.0)
+    assert "accuracy" in now.numbers
+
+
+def test_a_journal_that_ends_in_the_middle_of_a_line(tmp_path):
+    assert last_update(tmp_path) == {}
+    records = [{"kind": "update", "update": 5}, {"kind": "validation", "update": 6}]
+    (tmp_path / JOURNAL).write_text("\n".join(map(json.dumps, records)) + '\n{"kind": "upd')
+    assert last_update(tmp_path)["update"] == 5
+
+
+def test_what_a_child_says_is_kept(tmp_path):
+    narrow = unit(0)
+    model = replace(narrow.config.model, hidden_sizes=(8, 8, 8), periods=(3, 2), betas=(0.1, 0.1))
+    narrow = replace(narrow, config=replace(narrow.config, model=model))
+    assert run(tmp_path, [narrow], processes(1), Notes()) == Ending()
+    assert "warning: level 1 has 8 units" in (tmp_path / narrow.name / LOG).read_text()

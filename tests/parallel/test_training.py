@@ -1,0 +1,92 @@
+"""Training under torchrun: the same runs as in one process, also when a process is killed, and with other numbers of them."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from campaigns.small import journal
+from hrnn.cli import main
+from tests.torchrun import ROOT, command, environment, torchrun
+from tests.training.test_resume import SMALL, last_update, tasks
+
+CLOSE = {"rel": 2e-3, "abs": 2e-3}  # float32, added up in another order
+
+
+def compare(found, expected):
+    """The same records, numbers up to rounding."""
+    assert [(r["kind"], r["update"]) for r in found] == [(r["kind"], r["update"]) for r in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.keys() == other.keys()
+        for name, value in other.items():
+            entries = value if isinstance(value, list) else [value]
+            numbers = isinstance(value, dict) or all(isinstance(entry, float) for entry in entries)
+            assert one[name] == (pytest.approx(value, **CLOSE) if numbers else value), (other["update"], name)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with every run twice: NAME by one process, NAME-2 by two, of which one was killed on the way."""
+    folder = tmp_path_factory.mktemp("runs")
+    commands = {}
+    for name, options in tasks(folder).items():
+        arguments = [*options, *SMALL, "--no-tensorboard", "--checkpoint-seconds", "0"]
+        if name != "text":  # that has a test of its own
+            commands[name] = ["train", *arguments, "--run", str(folder / f"{name}-2")]
+        if name == "text":  # begun by one process, ended by two
+            half = [*arguments[: arguments.index("--updates")], *arguments[arguments.index("--updates") + 2 :]]
+            assert main(["train", *half, "--updates", "23", "--run", str(folder / "half-2")]) == 0
+            commands["half"] = ["resume", str(folder / "half-2"), "--updates", "50"]
+        assert main(["train", *arguments, "--run", str(folder / name)]) == 0
+    order = ["copy", "pixels", "needle", "unlocked", "half"]
+    listing = folder / "commands.json"
+    listing.write_text(json.dumps({name: commands[name] for name in order}))
+    launch = ROOT / "tests" / "parallel" / "trains_all.py", listing, 3
+    done = torchrun(*launch, options=("--standalone", "--max-restarts", "3"), timeout=900)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("name", ["copy", "pixels", "needle", "unlocked"])
+def test_a_run_by_two_processes_is_that_of_one_although_one_was_killed(runs, name):
+    compare(journal(runs / f"{name}-2"), journal(runs / name))
+    result = json.loads((runs / f"{name}-2" / "result.json").read_text())
+    assert result["updates"] == json.loads((runs / name / "result.json").read_text())["updates"]
+
+
+def test_a_run_begun_by_one_process_is_ended_by_two(runs):
+    found, expected = journal(runs / "half-2"), journal(runs / "text")
+    rows = [{r["update"]: r["loss"] for r in records if r["kind"] == "update"} for records in (found, expected)]
+    assert rows[0].keys() == rows[1].keys()
+    late = [update for update in rows[1] if update > 24]
+    assert [rows[0][u] for u in late] == pytest.approx([rows[1][u] for u in late], **CLOSE)
+
+
+def test_the_command_line_survives_a_kill_and_another_number_of_processes(tmp_path):
+    options = [*tasks(tmp_path)["text"], *SMALL, "--no-tensorboard", "--checkpoint-seconds", "0"]
+    run, alone = tmp_path / "run", tmp_path / "alone"
+    launch = command("-m", "--", "hrnn", "train", *options, "--run", run, options=("--standalone", "--max-restarts", "1"))
+    with subprocess.Popen(launch, env=environment(), stderr=subprocess.PIPE, text=True) as job:
+        while last_update(run) < 8:
+            assert job.poll() is None, job.stderr.read()
+            time.sleep(0.02)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(workers(job.pid)[1], signal.SIGKILL)
+        _, errors = job.communicate(timeout=600)
+    assert job.returncode == 0, errors
+    assert "Traceback" not in errors.replace("traceback : Signal 9 (SIGKILL)", ""), errors
+    assert main(["train", *options, "--run", str(alone)]) == 0
+    compare(journal(run), journal(alone))
+    for folder in (run, alone):  # by one process now
+        assert main(["resume", str(folder), "--updates", "60"]) == 0
+    compare(journal(run), journal(alone))
+
+
+def workers(agent):
+    """The processes that torchrun has started, in the order of their starts."""
+    with open(f"/proc/{agent}/task/{agent}/children") as file:
+        return [int(number) for number in file.read().split()]

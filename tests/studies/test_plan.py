@@ -1,0 +1,190 @@
+"""Which runs there are, which are missing, and what is made of those that are there; nothing is trained here."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+import hrnn
+from hrnn.commands.reproduce import show
+from hrnn.errors import UserError
+from hrnn.launching.units import Ending
+from hrnn.report.reproduction import markdown, table_of
+from hrnn.studies.paper import EXPERIMENTS
+from hrnn.studies.plan import Request, collect, reproduce
+from tests.studies.results import Pretended, solved
+
+LENGTHS = {"ours": 30, "hrnn": 30, "mr-hrnn": 15, "mr-hrnn-bytes": 10, "gr-hrnn": 5, "unlocked": 35}
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return Request(EXPERIMENTS["copy"], tmp_path / "copy")
+
+
+def lengths(unit):
+    row = unit.name.split("/")[0]
+    return solved(LENGTHS[row] + (unit.config.upkeep.seed if row == "hrnn" else 0))
+
+
+def test_only_what_is_missing_is_run(copy, monkeypatch):
+    engine = Pretended(monkeypatch, lengths)
+    reproduce(replace(copy, seeds=(0,), models=("ours",)), engine)
+    assert engine.asked == ["ours/seed-0"]
+    reproduce(replace(copy, seeds=(0, 1), models=("ours", "hrnn")), engine)
+    assert engine.asked[1:] == ["hrnn/seed-0", "ours/seed-1", "hrnn/seed-1"]
+    reproduce(replace(copy, seeds=(0, 1), models=("ours", "hrnn")), engine)
+    assert len(engine.asked) == 4
+    table = table_of(copy, collect(copy))  # whatever seeds and models were asked for last
+    assert [(row["name"], row["seeds"]) for row in table["rows"]] == [("ours", [0, 1]), ("hrnn", [0, 1])]
+    assert {one["verdict"] for one in table["expectations"]} == {"undecided"}
+
+
+def test_the_table_of_copy(copy, monkeypatch):
+    request, ending = reproduce(copy, Pretended(monkeypatch, lengths))
+    assert ending == Ending()
+    table = table_of(request, collect(request))
+    rows = {row["name"]: row for row in table["rows"]}
+    cell = rows["hrnn"]["cells"]["length"]
+    assert [run["value"] for run in cell["runs"]] == [30, 31, 32]
+    assert (cell["mean"], round(cell["spread"], 4)) == (31, 0.8165)  # of the population
+    assert (cell["published"]["mean"], cell["published"]["spread"]) == (107.7, 0.47)
+    assert (rows["ours"]["memory"]["paper_count"], rows["hrnn"]["memory"]["paper_count"]) == (29, 60)
+    assert rows["ours"]["memory"]["measured_bytes"] == 4_000_000
+    assert (rows["gr-hrnn"]["gradients"], rows["gr-hrnn"]["local_loss"]) == ("restricted", False)
+    verdicts = {one["sentence"]: one["verdict"] for one in table["expectations"]}
+    assert set(verdicts.values()) == {"confirmed"}
+    text = markdown(table)
+    assert "| HRNN | true | yes | 31.0 ± 0.8 | ≥30, ≥31, ≥32 | 107.7 ± 0.47 | 60 | 200 | 4.0 | 1.0 |" in text
+    assert "64/64 units; period 5" in text
+    assert "150,000 sequences a run" in text
+    assert "order of its seed (0 1 2)" in text
+    assert f"hrnn {hrnn.__version__}, torch" in text
+    assert "Scaled" not in text
+
+
+def test_a_model_that_misses_the_first_length_is_run_again_from_one(copy, monkeypatch):
+    def finds(unit):
+        if unit.name.startswith("gr-hrnn") and unit.config.task.start == 5:
+            return solved(0, at_least=False)
+        return lengths(unit)
+
+    engine = Pretended(monkeypatch, finds)
+    request = replace(copy, seeds=(0, 1), models=("ours", "gr-hrnn"))
+    reproduce(request, engine)
+    assert engine.asked[-2:] == ["gr-hrnn/seed-0-from-1", "gr-hrnn/seed-1-from-1"]
+    row = table_of(request, collect(request))["rows"][1]
+    assert row["cells"]["length"]["runs"][0] == {"seed": 0, "value": 5, "at_least": True, "again": True, "first_attempt": 0}
+    assert row["minutes"] == 2  # both attempts
+    text = markdown(table_of(request, collect(request)))
+    assert "≥5†, ≥5†" in text
+    assert "run again from 1 by 1" in text
+    again = json.loads((copy.folder / "runs/gr-hrnn/seed-0-from-1.json").read_text())
+    assert (again["config"]["task"]["start"], again["config"]["task"]["step"]) == (1, 1)
+    assert again["config"]["budget"] == json.loads((copy.folder / "runs/gr-hrnn/seed-0.json").read_text())["config"]["budget"]
+    reproduce(request, engine)
+    assert len(engine.asked) == 6
+
+
+def test_the_search_for_beta(copy, monkeypatch):
+    def finds(unit):
+        if unit.name.startswith("grid/hrnn"):
+            return solved(40 if unit.config.betas == (10.0,) else 20)
+        if unit.name.startswith("grid"):
+            return solved(0 if unit.config.betas == (0.0,) else 30)
+        return solved(int(10 * unit.config.betas[0]))
+
+    engine = Pretended(monkeypatch, finds)
+    request = replace(copy, grid=True, seeds=(0,), models=("ours", "hrnn", "gr-hrnn", "unlocked"))
+    request, _ = reproduce(request, engine)
+    searched = [name for name in engine.asked if name.startswith("grid/")]
+    assert len(searched) == 2 * 7 * 3  # gr-hrnn has no beta, unlocked takes that of ours
+    assert {name.rpartition("-")[2] for name in searched} == {"100", "101", "102"}
+    assert request.betas == {
+        "ours": 1.0,
+        "hrnn": 10.0,
+        "unlocked": 1.0,
+    }  # mr-hrnn was not asked for; among equals the recipe's own
+    table = table_of(request, collect(request))
+    assert {row["name"]: row["config"]["model"]["betas"] for row in table["rows"]} == {
+        "ours": [1.0],
+        "gr-hrnn": [0.0],
+        "hrnn": [10.0],
+        "unlocked": [1.0],
+    }
+    assert table["search"]["values"]["ours"]["0"] == [0, 0, 0]
+    robust = table["expectations"][-1]
+    assert robust["sentence"].startswith("ours solves the length that fills the window")
+    assert ("length 30 or more" in robust["rule"], robust["verdict"]) == (True, "confirmed")
+    assert "| hrnn | 20, 20, 20 |" in markdown(table)
+    asked = len(engine.asked)
+    reproduce(replace(request, betas={}), engine)
+    assert len(engine.asked) == asked
+    reproduce(replace(request, betas={}, models=("mr-hrnn",)), engine)  # the betas of the others are still known
+    assert len(engine.asked) == asked + 7 * 3 + 1
+
+
+def test_a_run_that_failed_is_shown_and_tried_again(copy, monkeypatch):
+    request = replace(copy, seeds=(0, 1), models=("ours",))
+    _, ending = reproduce(request, Pretended(monkeypatch, lambda u: "the loss is nan" if "seed-1" in u.name else lengths(u)))
+    assert ending.failures == {"ours/seed-1": "the loss is nan"}
+    table = table_of(request, collect(request))
+    assert table["rows"][0]["cells"]["length"]["mean"] == 30
+    text = markdown(table)
+    assert "≥30, failed" in text
+    assert "ours, seed 1, failed: the loss is nan." in text
+    engine = Pretended(monkeypatch, lengths)
+    assert reproduce(request, engine)[1] == Ending()
+    assert engine.asked == ["ours/seed-1"]
+    assert ", failed" not in markdown(table_of(request, collect(request)))
+
+
+def test_results_of_another_recipe_format_or_experiment(copy, monkeypatch, tmp_path):
+    engine = Pretended(monkeypatch, lengths)
+    small = replace(copy, seeds=(0,), models=("ours",))
+    reproduce(small, engine)
+    path = copy.folder / "runs/ours/seed-0.json"
+    for other in (replace(small, scale=0.5), replace(small, profile="paper")):
+        with pytest.raises(UserError, match=r"seed-0.json is of another recipe \(.*give another --folder"):
+            reproduce(other, engine)
+    deep = replace(small, experiment=EXPERIMENTS["deep-copy"], models=("both",))
+    with pytest.raises(UserError, match="belongs to no row of this experiment"):
+        reproduce(deep, engine)
+    entries = json.loads(path.read_text())
+    path.write_text(json.dumps({**entries, "hrnn": "0.0.9"}))
+    reproduce(small, engine)  # another version wrote it: no reason to train it again
+    path.write_text(json.dumps({**entries, "format": 99}))
+    with pytest.raises(UserError, match=r"in format 99 and this is hrnn .* use a newer version"):
+        reproduce(small, engine)
+    changed = {**entries, "config": {**entries["config"], "learning": {**entries["config"]["learning"], "batch": 49}}}
+    path.write_text(json.dumps(changed))
+    with pytest.raises(UserError, match=r"learning.batch is 49 there and 50 here"):
+        reproduce(small, engine)
+    path.write_text("{")
+    with pytest.raises(UserError, match=r"seed-0.json cannot be read"):
+        reproduce(small, engine)
+    assert path.read_text() == "{"
+    assert engine.asked == ["ours/seed-0"]
+
+
+def test_tables_and_pictures_are_made_from_results_alone_and_are_the_same_each_time(tmp_path, monkeypatch, capsys):
+    def scores(unit):
+        return {"test": {"accuracy": 0.9, "recalled_bits_per_character": 0.2}, "longest_solved_length": 0}
+
+    for name in ("copy", "deep-copy", "needle", "needle-long"):
+        request = Request(EXPERIMENTS[name], tmp_path / name)
+        reproduce(request, Pretended(monkeypatch, lengths if name == "copy" else scores))
+        show(request)
+        files = ("table.md", "table.json", "curves.svg")
+        before = {file: (request.folder / file).read_bytes() for file in files}
+        for path in (request.folder / "work").rglob("*.json"):
+            path.unlink()
+        show(request)
+        assert {file: (request.folder / file).read_bytes() for file in files} == before
+        assert (request.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+        words = set(re.findall(r"<!-- (.*?) -->", before["curves.svg"].decode()))
+        assert {row.title for row in request.experiment.rows} <= words
+        assert {panel.label for panel in request.experiment.panels} <= words
+        assert any(word.startswith("updates (batches of ") for word in words)
+    assert "longest length solved" in capsys.readouterr().out

@@ -1,0 +1,123 @@
+"""The recipes are the paper's, what should be equal between the rows of a table is equal, and the figures are well typed."""
+
+from pathlib import Path
+from statistics import fmean, pstdev
+
+import pytest
+
+from hrnn.errors import UserError
+from hrnn.studies.paper import EXPERIMENTS
+from hrnn.studies.plan import Request, memory_of
+from hrnn.studies.published import PUBLISHED
+from hrnn.studies.recipes import complete, copy_ours, mnist_ours, ptb_ours
+from hrnn.training.network import unrolled
+from tests.tiny import write_mnist
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Enough for a configuration to be settled: MNIST is not read for that, Penn TreeBank's alphabet is."""
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "ptb").mkdir()
+    for part in ("train", "valid", "test"):
+        (tmp_path / "ptb" / f"ptb.{part}.txt").write_text("a few words of text\n" * 20)
+    return tmp_path
+
+
+def configs(name, profile, data):
+    request = Request(EXPERIMENTS[name], data, profile, data=data)
+    return {row.name: request.config(row, seed=7) for row in request.rows}
+
+
+def all_configs(data):
+    for experiment in EXPERIMENTS.values():
+        for profile in ("desk", "paper") if experiment.in_paper else ("desk",):
+            yield experiment, profile, configs(experiment.name, profile, data)
+
+
+def test_every_row_is_a_run_and_rows_differ_in_what_they_are_about_only(data):
+    for experiment, profile, rows in all_configs(data):
+        assert all(config.upkeep.seed == 7 and config.upkeep.threads == 1 for config in rows.values())
+        if experiment.name == "needle-long":  # equal steps at every length, not equal sequences
+            assert len({config.budget.sequences * config.task.steps for config in rows.values()}) == 1
+            continue
+        assert len({config.budget for config in rows.values()}) == 1, (experiment.name, profile)
+        assert len({config.task for config in rows.values()}) == 1
+        assert len({(config.learning.learning_rate, config.learning.batch) for config in rows.values()}) == 1
+        if experiment.name not in ("needle", "deep-copy"):
+            assert len({config.betas for config in rows.values() if config.model.model != "gr-hrnn"}) == 1
+        assert rows["unlocked"].learning.update == "segment"
+        assert all(config.learning.update == "batch" for name, config in rows.items() if name != "unlocked")
+        assert all(config.model.indices == "sampled" for config in rows.values())
+
+
+def test_the_papers_settings(data):
+    for experiment in EXPERIMENTS.values():
+        if experiment.in_paper:
+            for config in configs(experiment.name, "paper", data).values():
+                assert (config.learning.batch, config.learning.learning_rate) == (100, 0.001)
+                assert (config.learning.optimizer, config.model.cell) == ("adam", "lstm")
+                assert (config.model.decoder_layers, config.model.decoder_units) == (2, 256)
+    copy = configs("copy", "paper", data)
+    assert (copy["ours"].hidden_sizes, copy["ours"].periods, copy["ours"].window) == ((256, 256), (10,), 200)
+    assert (copy["ours"].task.start, copy["ours"].task.step, copy["ours"].task.solved) == (1, 1, 0.15)
+    mnist = configs("mnist", "paper", data)
+    assert (mnist["ours"].hidden_sizes, mnist["ours"].periods, mnist["ours"].window) == ((256, 256), (10,), 784)
+    assert mnist["ours"].task.steps == 784
+    assert configs("permuted-mnist", "paper", data)["hrnn"].task.permuted
+    ptb = configs("ptb", "paper", data)
+    assert (ptb["ours"].hidden_sizes, ptb["ours"].window, ptb["ours"].task.reach) == ((256, 512), 50, 20)
+    assert ptb["ours"].budget.stop_after == 5
+    deep = configs("deep-copy", "paper", data)
+    assert (deep["both"].hidden_sizes, deep["both"].periods, deep["both"].window) == ((64, 256, 1024), (5, 5), 1000)
+    assert (deep["both"].task.length, deep["both"].betas, deep["lowest"].betas) == (500, (0.1, 1.0), (0.1, 0.0))
+    assert [unrolled(copy[row]) for row in ("ours", "hrnn", "mr-hrnn")] == [200, 200, 50]
+    assert unrolled(mnist["mr-hrnn"]) == 166
+
+
+def test_the_papers_count_of_the_papers_settings(data, monkeypatch):
+    monkeypatch.setattr("hrnn.studies.plan.bytes_of", lambda config, children: 0)
+    for name in ("copy", "mnist", "permuted-mnist"):
+        rows = configs(name, "paper", data)
+        for row, published in PUBLISHED[name].items():
+            assert memory_of(rows[row])["paper_count"] == published.memory
+    assert memory_of(configs("ptb", "desk", data)["ours"])["paper_count"] is None
+
+
+def test_desk_windows_are_as_first_tried(data):
+    desk = configs("copy", "desk", data)
+    assert unrolled(desk["mr-hrnn"]) == 29
+    assert unrolled(desk["mr-hrnn-bytes"]) < 29
+    assert unrolled(configs("mnist", "desk", data)["mr-hrnn"]) == 42
+
+
+def test_every_published_figure_belongs_to_a_row_and_a_quantity():
+    for name, rows in PUBLISHED.items():
+        experiment = EXPERIMENTS[name]
+        for row, published in rows.items():
+            assert row in [one.name for one in experiment.rows]
+            assert set(published.cells) <= {one.name for one in experiment.quantities}
+
+
+@pytest.mark.parametrize(("lengths", "name"), [((108, 108, 107), "hrnn"), ((49, 49, 47), "mr-hrnn"), ((108,) * 3, "ours")])
+def test_the_published_spread_is_that_of_the_population(lengths, name):
+    cell = PUBLISHED["copy"][name].cells["length"]
+    assert round(fmean(lengths), 1) == cell.mean
+    assert round(pstdev(lengths), 2) == cell.spread
+
+
+def test_data_that_are_not_there(tmp_path):
+    with pytest.raises(UserError, match=r"put MNIST's four idx files, gzip or not into DATA/mnist and give --data DATA"):
+        complete(mnist_ours("desk"), 0, None)
+    with pytest.raises(UserError, match=r"ptb is no folder; put Penn TreeBank's ptb.train.txt"):
+        complete(ptb_ours("desk"), 0, tmp_path)
+    assert complete(mnist_ours("desk"), 0, write_mnist(tmp_path / "mnist").parent).task.data == tmp_path / "mnist"
+    assert complete(copy_ours("desk"), 0, Path("nowhere")).upkeep.seed == 0
+
+
+def test_a_scale_changes_the_budget_and_the_validations(data):
+    whole, tenth = (complete(mnist_ours("desk"), 0, data, scale) for scale in (1, 0.1))
+    assert tenth.budget.sequences == round(whole.budget.sequences / 10)
+    assert tenth.budget.validate_every == round(whole.budget.validate_every / 10)
+    assert complete(copy_ours("desk"), 0, None, 1e-9).budget.sequences == copy_ours("desk").learning.batch
+    assert complete(ptb_ours("paper"), 0, data, 0.5).budget.epochs == 50
