@@ -25,8 +25,8 @@ class Objective:
     def __init__(self, window: Window, loss: Loss):
         self.window, self.loss = window, loss
         self.gathered = Gathered()
-        self.total = torch.zeros((), dtype=summed_in(window.model.dtype), device=window.model.device)
-        self.local = [self.total if beta else self.total + float("nan") for beta in window.betas]
+        self.loss_sum = torch.zeros((), dtype=summed_in(window.model.dtype), device=window.model.device)
+        self.local_sums = [self.loss_sum if beta else self.loss_sum + float("nan") for beta in window.betas]
         self.metrics: dict[str, Tensor] = {}
         self.targets = 0
         self._casts = autocasts(window.model.device)
@@ -76,10 +76,10 @@ class Objective:
         for name, value in metrics.items():
             summed = checks.metric(name, value)
             self.metrics[name] = self.metrics[name] + summed if name in self.metrics else summed
-        weighted = wide(values).sum() * self.window.weight
-        self.total = self.total + weighted.detach()
+        total = wide(values).sum()
+        self.loss_sum = self.loss_sum + total.detach()
         self.targets += shape[0] * shape[1]
-        return weighted
+        return total * self.window.weight
 
     def local_loss(self, ended: Ended) -> Tensor | None:
         """beta times the weighted local loss of segments that ended, with its graph; None where beta is 0."""
@@ -105,7 +105,7 @@ class Objective:
                 gradient = self.differentiate(self._local_by_autograd(replace(ended, summary=leaf), None), leaf)
             return torch.zeros_like(leaf) if gradient is None else gradient
         index = self._index(ended)
-        span = ended.span.to(self.total.dtype) if isinstance(ended.span, Tensor) else ended.span
+        span = ended.span.to(self.loss_sum.dtype) if isinstance(ended.span, Tensor) else ended.span
         weight = span * (self.window.local_weight * self.window.betas[ended.level])
         values, d_summary, gradients = decoder.differentiate(ended.summary, index, ended.recent(index), ended.ticks, weight)
         self._weigh_local(ended, values)
@@ -120,9 +120,9 @@ class Objective:
         return decoder.draw(self.window.seed, ended.level, ended.row, ended.ordinal, ended.ticks)
 
     def _weigh_local(self, ended: Ended, values: Tensor) -> Tensor:
-        weighted = (wide(values) * ended.span).sum() * self.window.local_weight
-        self.local[ended.level] = self.local[ended.level] + weighted.detach()
-        return weighted
+        total = (wide(values) * ended.span).sum()
+        self.local_sums[ended.level] = self.local_sums[ended.level] + total.detach()
+        return total * self.window.local_weight
 
     def differentiate(self, loss: Tensor | None, leaf: Tensor) -> Tensor | None:
         """Gather the gradients of every leaf that `loss` depends on, and return that of `leaf`."""
@@ -154,5 +154,7 @@ class Objective:
         self.gathered.commit()
 
     def result(self, state: State) -> Result:
-        local = torch.stack(self.local) if self.local else self.total.new_zeros(0)
-        return Result(state, self.total, local, self.metrics, self.targets)
+        window, loss = self.window, self.loss_sum
+        local = torch.stack(self.local_sums) if self.local_sums else loss.new_zeros(0)
+        weighted = local * (0.0 if window.local_weight is None else window.local_weight)
+        return Result(state, loss * window.weight, weighted, self.metrics, loss, local, self.targets, window.row_steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,15 +40,22 @@ class Result:
     local_losses: (levels below the top,), `local_weight` times the sum over segments of loss times steps spanned, by default
                   the mean; nan where beta is 0, as it is not computed
     metrics:      what the loss function returned beside its values, summed over targets
-                  (all sums are made in float32 at least, whatever the model's dtype)
+    loss_sum:     0-d, the sum over targets, whatever `weight` is
+    local_sums:   (levels below the top,), the sum over segments of loss times steps spanned, whatever `local_weight` is
     targets:      how many positions carried a target
+    steps:        how many steps all rows had together, padding left out
+
+    All sums are made in float32 at least, whatever the model's dtype.
     """
 
     state: State
     loss: Tensor
     local_losses: Tensor
     metrics: dict[str, Tensor]
+    loss_sum: Tensor
+    local_sums: Tensor
     targets: int
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,7 @@ class Window:
         self.streamed = not isinstance(x, Tensor)
         self.batch: int | None = None
         self._steps = 0  # of the chunks so far
+        self.row_steps = 0  # of all rows, in the chunks that have been handed out
         self._start_over: Tensor | None = None  # rows that are reset before the first step
         self._opened = self.in_phase = False
         self._given_state = state
@@ -144,9 +153,9 @@ class Window:
         self.given_x = None if self.streamed else x if isinstance(x, Tensor) and x.requires_grad else None
 
     def __iter__(self) -> Iterator[Chunk]:
-        yield self._first
-        for chunk in self._chunks:
-            yield self._checked(chunk)
+        for chunk in itertools.chain([self._first], map(self._checked, self._chunks)):
+            self.row_steps += _valid_steps(chunk)
+            yield chunk
 
     def _checked(self, chunk: Any) -> Chunk:
         """Time first, shapes as documented, mask without padded steps (None: a target everywhere)."""
