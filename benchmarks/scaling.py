@@ -73,9 +73,9 @@ class Update:
         """Seconds in the group's hands, waiting for the others included."""
         self.backward()
         started = time.perf_counter()
-        self.group.reduce(self.parameters)
+        self.group.all_reduce_gradients(self.parameters)
         for _ in range(SMALL):
-            self.group.sums({"loss": 1.0})
+            self.group.all_reduce_numbers({"loss": 1.0})
         spent = time.perf_counter() - started
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -145,12 +145,12 @@ def together(tiny: bool, repeats: int, place: Path) -> None:
         for size in SIZES[: 3 if tiny else None]:
             parameter = nn.Parameter(torch.zeros(size // 4))
             parameter.grad = torch.zeros_like(parameter)
-            points.append((size, seconds(lambda p=parameter: group.reduce([p]), repeats)))
+            points.append((size, seconds(lambda p=parameter: group.all_reduce_gradients([p]), repeats)))
         found: dict = {"points": points, "configurations": {}}
         for name, c in configurations(tiny).items():
-            group.wait()
+            group.barrier()
             crowded = seconds(Update(c, c.batch).backward, repeats)
-            group.wait()
+            group.barrier()
             update, spent = Update(c, len(group.rows(c.batch)), group), []
             taken = seconds(lambda update=update, spent=spent: spent.append(update()), repeats)
             found["configurations"][name] = {"crowded": crowded, "seconds": taken, "reducing": median(spent[1:])}

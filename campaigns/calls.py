@@ -370,11 +370,13 @@ CALLS = {
     "join": Call("joined", {"timeout": ["5.0"]}, ("timeout",)),
     "Group": Call("Group", {"rank": ["0"], "size": ["1"], "timeout": ["5.0"]}),
     "group.rows": Call("Group(1, 2).rows", {"batch": ["4"]}, ("batch",)),
-    "group.part": Call("Group(1, 2).part", {"count": ["4"]}, ("count",)),
-    "group.reduce": Call("Group().reduce", {"parameters": ["s.model.parameters()"]}, ("parameters",)),
-    "group.sums": Call("Group().sums", {"values": ["{'a': 1.0}"]}, ("values",)),
-    "group.gather": Call("Group().gather", {"tensors": ["{'a': s.x}"]}, ("tensors",)),
-    "group.texts": Call("Group().texts", {"text": ["'a'"]}, ("text",)),
-    "group.spread": Call("Group().spread", {"content": ["b'a'", "None"]}, ("content",)),
-    "group.compare": Call("Group().compare", {"options": ["{'a': 1}"]}, ("options",)),
+    "group.shard": Call("Group(1, 2).shard", {"count": ["4"]}, ("count",)),
+    "group.all_reduce_gradients": Call(
+        "Group().all_reduce_gradients", {"parameters": ["s.model.parameters()"]}, ("parameters",)
+    ),
+    "group.all_reduce_numbers": Call("Group().all_reduce_numbers", {"values": ["{'a': 1.0}"]}, ("values",)),
+    "group.all_gather": Call("Group().all_gather", {"tensors": ["{'a': s.x}"]}, ("tensors",)),
+    "group.all_gather_text": Call("Group().all_gather_text", {"text": ["'a'"]}, ("text",)),
+    "group.broadcast": Call("Group().broadcast", {"content": ["b'a'", "None"]}, ("content",)),
+    "group.check_same_options": Call("Group().check_same_options", {"options": ["{'a': 1}"]}, ("options",)),
 }

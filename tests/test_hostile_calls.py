@@ -187,7 +187,7 @@ def test_tokens_may_be_whole_numbers_of_any_kind(dtype):
         (lambda: memory.measure(children=0), "children is 0"),
         (lambda: Group(1, 2).rows("x"), "batch is 'x'"),
         (lambda: Group(2, 2), "rank is 2"),
-        (lambda: Group().compare([1]), r"options is \[1\]"),
+        (lambda: Group().check_same_options([1]), r"options is \[1\]"),
         (lambda: join("x").__enter__(), "timeout is 'x'"),
     ],
 )

@@ -19,7 +19,7 @@ def command(*arguments: object, processes: int = 2, options: tuple[str, ...] = (
 def environment(**variables: str) -> dict[str, str]:
     """One thread for what is started, and the project to import from; no run of torchrun around this one."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TORCHELASTIC", "MASTER_", "RANK"))}
-    return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | variables
+    return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])} | variables
 
 
 def torchrun(*arguments: object, timeout: float = 600, variables: dict | None = None, **options) -> subprocess.CompletedProcess:

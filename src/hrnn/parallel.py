@@ -3,7 +3,7 @@
     with hrnn.parallel.join() as group:  # torchrun says who is there; started without it, a group of one
         rows = group.rows(batch)
         ...
-        group.reduce(parameters)  # after the backward passes of an update, before the optimizer's step
+        group.all_reduce_gradients(parameters)  # after the backward passes of an update, before the optimizer's step
 
 Every wait has a limit: where a process is gone or does not answer in time, the others get a `LostError`.
 """
@@ -60,14 +60,14 @@ class Group:
                 f"a batch of {batch} rows cannot be shared out evenly among {self.size} processes; give a multiple of "
                 f"{self.size}, such as {-(-batch // self.size) * self.size}"
             )
-        return self.part(batch)
+        return self.shard(batch)
 
-    def part(self, count: int) -> range:
+    def shard(self, count: int) -> range:
         """This process's part of `count` things, even or not, perhaps none."""
         count = whole("count", count, 0)
         return range(self.rank * count // self.size, (self.rank + 1) * count // self.size)
 
-    def reduce(self, parameters: Iterable[Tensor]) -> None:
+    def all_reduce_gradients(self, parameters: Iterable[Tensor]) -> None:
         """Add up `.grad` over all processes, all parameters at once. One that has no gradient in any process keeps None."""
         parameters = entries("parameters", parameters, "model.parameters()")
         if wrong := [one for one in parameters if not isinstance(one, Tensor)]:
@@ -75,13 +75,13 @@ class Group:
         if self.size == 1:
             return
         found = {parameter: parameter.grad for parameter in parameters if parameter.grad is not None}
-        for parameter, gradient in self.summed(parameters, found).items():
+        for parameter, gradient in self.summed_gradients(parameters, found).items():
             if parameter.grad is None:
                 parameter.grad = gradient.to(parameter.dtype)
             else:
                 parameter.grad.copy_(gradient)
 
-    def summed(self, parameters: Iterable[Tensor], gradients: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
+    def summed_gradients(self, parameters: Iterable[Tensor], gradients: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
         """Gradients added up over all processes, of those parameters that have one in any. One flat buffer for each dtype."""
         if self.size == 1:
             return dict(gradients)
@@ -108,7 +108,7 @@ class Group:
             }
         return total
 
-    def sums(self, values: Mapping[str, float]) -> dict[str, float]:
+    def all_reduce_numbers(self, values: Mapping[str, float]) -> dict[str, float]:
         """Numbers by name, added up over all processes; a process need not have every name."""
         named("values", values)
         if self.size == 1:
@@ -124,14 +124,14 @@ class Group:
             if not unknown:
                 known = len(self._names)
                 return {name: rest[i] for i, name in enumerate(self._names) if rest[known + i]}
-            for names in self.texts(json.dumps(new)):  # once for each name: from then on all know it
+            for names in self.all_gather_text(json.dumps(new)):  # once for each name: from then on all know it
                 self._names |= dict.fromkeys(json.loads(names))
 
     def any(self, *flags: bool) -> list[bool]:
         """For each flag: is it true in any process?"""
         return [bool(flag) for flag in self._most([int(flag) for flag in flags])]
 
-    def same(self, *numbers: int) -> bool:
+    def all_equal(self, *numbers: int) -> bool:
         """Have all processes these numbers?"""
         most = self._most([*numbers, *(-number for number in numbers)])
         return all(largest == -other for largest, other in zip(most[: len(numbers)], most[len(numbers) :], strict=True))
@@ -144,14 +144,14 @@ class Group:
             dist.all_reduce(most, dist.ReduceOp.MAX)
         return [int(number) for number in most]
 
-    def add_up(self, values: Tensor) -> Tensor:
+    def all_reduce(self, values: Tensor) -> Tensor:
         """The sum of a tensor over all processes, in place."""
         if self.size > 1:
             with self._waiting():
                 dist.all_reduce(values)
         return values
 
-    def gather(self, tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+    def all_gather(self, tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
         """Every process's tensors, in the order of ranks; names and shapes are the same in all."""
         named("tensors", tensors, "{'a': torch.zeros(3)}")
         if self.size == 1:
@@ -166,19 +166,19 @@ class Group:
                 one[name] = place
         return found
 
-    def texts(self, text: str) -> list[str]:
+    def all_gather_text(self, text: str) -> list[str]:
         """Every process's text, in the order of ranks."""
         if not isinstance(text, str):
             raise TypeError(f"text is {shown(text)}; give a str")
         if self.size == 1:
             return [text]
         mine = _as_tensor(text.encode())
-        lengths = [int(one["length"]) for one in self.gather({"length": torch.tensor([len(mine)])})]
+        lengths = [int(one["length"]) for one in self.all_gather({"length": torch.tensor([len(mine)])})]
         padded = torch.cat([mine, mine.new_zeros(max(lengths) - len(mine))])
-        rows = self.gather({"text": padded})
+        rows = self.all_gather({"text": padded})
         return [bytes(row["text"][:length].tolist()).decode() for row, length in zip(rows, lengths, strict=True)]
 
-    def spread(self, content: bytes | None) -> bytes:
+    def broadcast(self, content: bytes | None) -> bytes:
         """What the first process has, in every process."""
         if content is not None and not isinstance(content, bytes):
             raise TypeError(f"content is {shown(content)}; give bytes, or None where this is not the first process")
@@ -191,37 +191,37 @@ class Group:
             dist.broadcast(buffer, 0)
         return buffer.numpy().tobytes()
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Until all processes are here."""
         self.any(False)
 
     @contextmanager
-    def one_by_machine_first(self) -> Iterator[None]:
+    def local_rank_zero_first(self) -> Iterator[None]:
         """Around what writes files that all processes of a machine read: one of them goes first."""
         leads = os.environ.get("LOCAL_RANK", "0") == "0"
         if not leads:
-            self.wait()
+            self.barrier()
         yield
         if leads:
-            self.wait()
+            self.barrier()
 
-    def compare(self, options: Mapping[str, Any]) -> None:
+    def check_same_options(self, options: Mapping[str, Any]) -> None:
         """Refuse to go on where a process was started with other options than the first one; names may be nested."""
         try:
             mine = _flat(named("options", options))
         except ValueError as error:  # of json: what it cannot hold is a TypeError, which says so
             raise ValueError(f"options cannot be compared: {error}") from None
-        theirs = json.loads(self.spread(json.dumps(mine).encode()))
+        theirs = json.loads(self.broadcast(json.dumps(mine).encode()))
         names = [name for name in {**theirs, **mine} if mine.get(name) != theirs.get(name)]
         found = [(name, theirs.get(name), mine.get(name)) for name in names[:1]]
-        for rank, text in enumerate(self.texts(json.dumps(found))):
+        for rank, text in enumerate(self.all_gather_text(json.dumps(found))):
             for name, expected, got in json.loads(text):
                 raise UserError(
                     f"process {rank} was started with other options than process 0: {name} is {shortened(got)} there "
                     f"and {shortened(expected)} in process 0; give every process the same"
                 )
 
-    def speaks(self) -> bool:
+    def fails_first(self) -> bool:
         """Asked by a process that is about to fail: true for the first one that asks, which says why to the user."""
         if self._store is None:
             return True
@@ -275,7 +275,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Group]:
     group = Group(rank, size, store, timeout)
     try:
         yield group
-        group.wait()  # nobody leaves while another still needs what it holds
+        group.barrier()  # nobody leaves while another still needs what it holds
     finally:
         dist.destroy_process_group()
 

@@ -110,7 +110,7 @@ class Problem:
             state = result.state
         if updates is not None:
             return state, [updates.moves, [p.detach() for p in self.parameters]]
-        group.reduce(self.parameters)
+        group.all_reduce_gradients(self.parameters)
         return state, [[p.grad is None for p in self.parameters], [p.grad for p in self.parameters if p.grad is not None]]
 
 
@@ -125,7 +125,7 @@ def compared(group: Group, method: str, hierarchy: str, data: str) -> dict:
     betas = [0.0 if data == "targets in one" else 0.5] * len(problem.model.periods)
     whole, expected = other.backward(method, ALONE, betas)
     mine, found = problem.backward(method, group, betas)
-    together = State.together([State.from_tensors(one) for one in group.gather(mine.tensors())])
+    together = State.together([State.from_tensors(one) for one in group.all_gather(mine.tensors())])
     return {
         "numbers": difference(found[1], expected[1]),
         "scale": max(float(value.abs().max()) for value in expected[1]),
@@ -138,19 +138,23 @@ def compared(group: Group, method: str, hierarchy: str, data: str) -> dict:
 def verbs(group: Group) -> dict:
     """What the group's other verbs give."""
     odd = {"a": 1.5, "b": float(group.rank)} if group.rank else {"c": 2.0}
-    left = {"numbers": group.sums(odd), "again": group.sums({"a": 1.0}), "any": group.any(group.rank == 1, False)}
-    left["same"] = [group.same(4, 5), group.same(4, group.rank)]
-    left["texts"] = group.texts("x" * group.rank)
-    left["spread"] = group.spread(b"of the first" if group.first else None).decode()
-    left["parts"] = [list(group.part(3)), group.rank]
+    left = {
+        "numbers": group.all_reduce_numbers(odd),
+        "again": group.all_reduce_numbers({"a": 1.0}),
+        "any": group.any(group.rank == 1, False),
+    }
+    left["same"] = [group.all_equal(4, 5), group.all_equal(4, group.rank)]
+    left["text"] = group.all_gather_text("x" * group.rank)
+    left["broadcast"] = group.broadcast(b"of the first" if group.first else None).decode()
+    left["parts"] = [list(group.shard(3)), group.rank]
     values = torch.tensor([float("nan"), 1.0, 0.0]) if group.rank else torch.tensor([1.0, 2.0, 0.0])
-    left["nan"] = [bool(value.isnan()) for value in group.add_up(values)]
+    left["nan"] = [bool(value.isnan()) for value in group.all_reduce(values)]
     mixed = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(3, dtype=torch.float64)), nn.Parameter(torch.zeros(1))]
     if group.rank:
         mixed[1].grad = torch.ones(3, dtype=torch.float64)
     else:
         mixed[0].grad = torch.ones(2)
-    group.reduce(mixed)
+    group.all_reduce_gradients(mixed)
     left["mixed"] = [None if p.grad is None else p.grad.tolist() for p in mixed]
     return left
 

@@ -48,8 +48,8 @@ def test_what_the_group_collects_is_the_same_everywhere(found):
         assert verbs["again"] == {"a": 2.0}
         assert verbs["any"] == [True, False]
         assert verbs["same"] == [True, False]
-        assert verbs["texts"] == ["", "x"]
-        assert verbs["spread"] == "of the first"
+        assert verbs["text"] == ["", "x"]
+        assert verbs["broadcast"] == "of the first"
         assert verbs["nan"] == [True, False, False]
         assert verbs["mixed"] == [[1.0, 1.0], [1.0, 1.0, 1.0], None]
     assert found[0]["verbs"]["parts"] == [[0], 0]
@@ -68,11 +68,11 @@ def test_alone_nothing_changes(monkeypatch):
     with join() as group:
         assert (group.rank, group.size, group.first) == (0, 1, True)
         parameter = torch.nn.Parameter(torch.zeros(2))
-        group.reduce([parameter])
+        group.all_reduce_gradients([parameter])
         assert parameter.grad is None
-        assert group.sums({"a": 1.0}) == {"a": 1.0}
-        assert group.gather({"a": torch.ones(1)}) == [{"a": torch.ones(1)}]
-        assert group.speaks()
+        assert group.all_reduce_numbers({"a": 1.0}) == {"a": 1.0}
+        assert group.all_gather({"a": torch.ones(1)}) == [{"a": torch.ones(1)}]
+        assert group.fails_first()
     assert ALONE.rows(7) == range(7)
 
 

@@ -53,8 +53,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _resume(options: Resume, group: Group) -> Outcome:
-    group.compare({name: str(value) for name, value in asdict(options).items()})
-    result = json.loads(group.spread(json.dumps(_result(options)).encode() if group.first else None))
+    group.check_same_options({name: str(value) for name, value in asdict(options).items()})
+    result = json.loads(group.broadcast(json.dumps(_result(options)).encode() if group.first else None))
     if result is not None:
         return Outcome(None, result)
     return train(

@@ -119,7 +119,7 @@ def follow(folder: Path, as_json: bool, timeout: float, work: Callable[[Group], 
                 error = DivergedError(f"{error}; the last good checkpoint is in {folder}. {ADVICE}")
             if group.size == 1:
                 raise error from None
-            if group.speaks():
+            if group.fails_first():
                 print(f"hrnn: {error}", file=sys.stderr, flush=True)
             # Leave at once: the others are not waited for, they notice.
             raise SystemExit(MISTAKE if isinstance(error, UserError) else FAILED) from None

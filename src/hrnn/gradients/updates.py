@@ -78,7 +78,7 @@ class Updates:
 
     def move(self, level: int, gradients: dict[Tensor, Tensor], scale: float | None) -> None:
         """Move a level by the sum of all processes' gradients, times `scale`; parameters without one stay."""
-        gradients = self.group.summed(self.parameters[level], gradients)
+        gradients = self.group.summed_gradients(self.parameters[level], gradients)
         mine = {parameter: gradients[parameter] for parameter in self.parameters[level] if parameter in gradients}
         accumulate({p: laid_out_as(p, g if scale is None else g * scale) for p, g in mine.items()})
         clip = self.clip[level]
@@ -161,7 +161,7 @@ class Mover:
 
     def together(self, position: list[int] | None, levels: int) -> list[int] | None:
         """Where the rows of this process are in their periods, if those of all processes are there; they then move together."""
-        agreed = self.group.same(position is not None, *(position or [0] * levels))
+        agreed = self.group.all_equal(position is not None, *(position or [0] * levels))
         return position if agreed else None
 
     def due(self, level: int) -> bool:

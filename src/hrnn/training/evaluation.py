@@ -71,7 +71,7 @@ def task_gives_boundaries(network: Network) -> bool:
 
 def values_of(network: Network, task: Task, batch: Batch, group: Group = ALONE) -> Iterator[Tensor]:
     """For each window the losses of all rows, as `scored` has them; each process computes those of some rows."""
-    part = group.part(batch.rows)
+    part = group.shard(batch.rows)
     mine = scored(network, task, batch.only(part), None) if part else iter(())
     for window in batch.windows:
         everyone = torch.zeros(window.x.shape[:2], dtype=network.levels.dtype)
@@ -82,7 +82,7 @@ def values_of(network: Network, task: Task, batch: Batch, group: Group = ALONE) 
                 here.copy_(values)
             else:
                 here[window.mask[:, part.start : part.stop]] = values[0]
-        group.add_up(everyone)
+        group.all_reduce(everyone)
         yield everyone if window.mask is None else everyone[window.mask][None]
 
 
@@ -90,8 +90,8 @@ def evaluate(network: Network, task: Task, batches: Iterable[Batch], group: Grou
     """What the task reports over all batches; each process scores some of the rows."""
     tally, carried = Tally(), None
     for batch in batches:
-        part = group.part(batch.rows)
+        part = group.shard(batch.rows)
         for values, metrics, state in scored(network, task, batch.only(part), carried) if part else ():
             carried = state
             tally.add(**sums_of(values, metrics))
-    return Tally(group.sums(tally.sums)).report(task)
+    return Tally(group.all_reduce_numbers(tally.sums)).report(task)

@@ -40,10 +40,10 @@ class Outcome:
 def start(config: Config[Any], folder: Path, *, overwrite: bool = False, group: Group = ALONE, **options: Any) -> Outcome:
     """A new run in a folder; one that the same job began before torchrun started it again goes on. Options as for `train`."""
     group.rows(config.learning.batch)  # whether it can be shared out, before any data are read
-    with group.one_by_machine_first():  # data may have to be fetched
+    with group.local_rank_zero_first():  # data may have to be fetched
         config = settled(config)
         check(config, group)
-    group.compare({"run": str(folder), **to_json(config)})
+    group.check_same_options({"run": str(folder), **to_json(config)})
     if group.first and not folders.begun_here(folder, config):
         folders.create(folder, config, overwrite)
     return train(folder, config, group=group, **options)
@@ -118,7 +118,7 @@ def begin(folder: Path, config: Config[Any] | None, group: Group, options: dict[
         if opened.extended:
             check(config, group)
     if known is None and group.size > 1:
-        content = group.spread(json.dumps(to_json(config)).encode() if config is not None else None)
+        content = group.broadcast(json.dumps(to_json(config)).encode() if config is not None else None)
         config = config or from_json(json.loads(content))
     assert config is not None
     require_room(config, group)
@@ -148,7 +148,7 @@ def learn(run: Run, batch: Batch) -> Tally:
     if state is None:
         state, reset = run.fresh_state(), torch.ones(batch.rows, dtype=torch.bool)
     given, rows = task_gives_boundaries(run.network), batch.rows * run.group.size
-    targets = run.group.add_up(torch.tensor([window.targets for window in batch.windows])).tolist()
+    targets = run.group.all_reduce(torch.tensor([window.targets for window in batch.windows])).tolist()
     for window, here in zip(batch.windows, targets, strict=True):
         counted, steps = (sum(targets), batch.steps) if per_batch else (here, window.steps)
         weight, local_weight = 1 / max(1, counted), 1 / (steps * rows)
@@ -195,14 +195,14 @@ def frozen(run: Run, window: Window, state: State) -> dict[str, float]:
 def move(run: Run, mine: Tally, tally: Tally) -> None:
     """One update, unless the loss is no number: then the weights stay as they are. What this process summed since the last
     one is added up over all of them, and starts again."""
-    tally.add(**run.group.sums(mine.sums))
+    tally.add(**run.group.all_reduce_numbers(mine.sums))
     mine.sums.clear()
     if not math.isfinite(sum(value for name, value in tally.sums.items() if not name.startswith(FROZEN))):
         raise DivergedError(f"the loss is {tally.sums['loss']} at update {run.position.updates + 1}")
     if run.updates is not None:  # the levels have moved by themselves
         run.position.moves = list(run.updates.moves)
     else:
-        run.group.reduce(run.network.parameters())
+        run.group.all_reduce_gradients(run.network.parameters())
         if run.config.learning.clip is not None:
             torch.nn.utils.clip_grad_norm_(run.network.parameters(), run.config.learning.clip)
         (optimizer,) = run.optimizers

@@ -99,7 +99,7 @@ class Run:
                 raise UserError(f"no checkpoint of {self.folder} can be read: {error}; {REMEDY}") from None
         elif self.group.first:
             self._refuse_without_checkpoint()
-        checkpoint = self._spread(found)
+        checkpoint = self._broadcast(found)
         if checkpoint is None:
             return False
         self.restore(checkpoint)
@@ -130,11 +130,11 @@ class Run:
         self.journal = Journal(self.folder, self.config.upkeep.tensorboard, self._lengths)
         self.warnings += self.journal.warnings
 
-    def _spread(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
+    def _broadcast(self, checkpoint: Checkpoint | None) -> Checkpoint | None:
         """What the first process, which alone reads and writes the run's folder, has read."""
         if self.group.size == 1:
             return checkpoint
-        content = self.group.spread(None if checkpoint is None else pack(checkpoint))
+        content = self.group.broadcast(None if checkpoint is None else pack(checkpoint))
         return unpack(content, self.folder) if content else None
 
     @property
@@ -187,7 +187,7 @@ class Run:
         if not all(bool(torch.isfinite(weights).all()) for weights in self.network.parameters()):
             raise DivergedError(f"weights are no longer finite at update {self.position.updates}")
         self.times()
-        states = self.group.gather(self.state.tensors()) if self.state else []
+        states = self.group.all_gather(self.state.tensors()) if self.state else []
         self.since_checkpoint = time.monotonic()
         if not self.group.first:
             return
@@ -270,7 +270,7 @@ class Run:
 
     def checkpoint_of(self, update: int) -> Checkpoint:
         try:
-            checkpoint = self._spread(self.shelf.get(update) if self.group.first else None)
+            checkpoint = self._broadcast(self.shelf.get(update) if self.group.first else None)
         except DamagedError as error:
             raise UserError(
                 f"{error}, and the run needs it; put back a copy of it. hrnn evaluate {self.folder} --checkpoint last scores "
