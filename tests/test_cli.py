@@ -176,15 +176,14 @@ def test_evaluation_of_validation_and_of_a_named_checkpoint(tmp_path, capsys):
 OWN_TASK = '''
 from dataclasses import dataclass
 import torch
-from hrnn.tasks import Batch, Reading, Task, cross_entropy, cut
+from hrnn.tasks import Batch, Metric, Reading, Task, cross_entropy, cut
 from hrnn import Tokens
 
 @dataclass(frozen=True)
 class Parity(Task):
     """Is the number of ones so far odd?"""
     steps: int = 6
-    metric = "accuracy"
-    higher_is_better = True
+    metrics = (Metric("accuracy", higher_is_better=True),)
     inputs = Tokens(2)
     outputs = 2
 

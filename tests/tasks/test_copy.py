@@ -6,7 +6,7 @@ import torch
 from hrnn.errors import UserError
 from hrnn.tasks import Copy, Reading
 from hrnn.tasks.contract import BITS_PER_NAT
-from hrnn.tasks.curriculum import Curriculum, losses_by_position
+from hrnn.tasks.copy import Curriculum, losses_by_position
 
 READING = Reading(seed=0, batch=6, window=8)
 
@@ -152,7 +152,7 @@ def test_a_resumed_curriculum_is_where_it_was():
     learner.update(2, 0.1, tested=0.9)
     again = Curriculum(Copy(start=3, step=4, patience=5), READING)
     again.load_state(learner.course.state())
-    assert again.progress == learner.course.progress
+    assert again.stage == learner.course.stage
     assert torch.equal(whole(again.batch(2))[0], whole(learner.course.batch(2))[0])
 
 

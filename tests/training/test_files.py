@@ -4,6 +4,7 @@ import os
 import pytest
 
 from hrnn.errors import UserError
+from hrnn.tasks import Copy
 from hrnn.training import files
 from hrnn.training.checkpoint import DamagedError, read
 from hrnn.training.entries import whole_result
@@ -49,8 +50,8 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path):
 def test_a_result_that_is_repeated_says_all_that_results_say(tmp_path):
     whole = {"reason": "budget", "updates": 3, "sequences": 12, "seconds": 1.5, "test": {"accuracy": 0.5}}
     (tmp_path / "result.json").write_text(json.dumps({"format": 2, **whole}))
-    assert whole_result(tmp_path) == whole
+    assert whole_result(tmp_path, Copy().measured) == whole
     for wrong in ({"updates": "3"}, {"seconds": 10**400}, {"test": 5}, {"sequences": None}, {"longest_solved_length": 4}):
         (tmp_path / "result.json").write_text(json.dumps({"format": 2, **whole, **wrong}))
         with pytest.raises(UserError, match="holds no result; remove it"):
-            whole_result(tmp_path)
+            whole_result(tmp_path, Copy().measured)

@@ -99,7 +99,7 @@ def run(folder: Path, config: Config[Copy]) -> Outcome:
     if (folder / folders.CONFIG).exists():
         if folders.read_entries(folder) != to_json(settled(config)):
             raise UserError(f"{folder} holds a run with other options; give another --folder")
-        if (result := whole_result(folder)) is not None:
+        if (result := whole_result(folder, config.task.measured)) is not None:
             return Outcome(None, result)
         return train(folder, progress=suitable())
     return start(config, folder, progress=suitable())

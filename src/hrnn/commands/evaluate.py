@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 import tyro
@@ -15,7 +15,7 @@ import tyro
 from hrnn.commands.options import parse
 from hrnn.errors import DONE, UserError
 from hrnn.limits import at_least, option
-from hrnn.tasks import Copy, Task
+from hrnn.tasks import Task
 from hrnn.training.config import reading
 from hrnn.training.evaluation import evaluate
 from hrnn.training.identity import compare_data
@@ -61,9 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps({"run": str(options.run), "update": trained.update, "part": options.part, **report}))
     else:
-        numbers = ", ".join(
-            f"{name} {value:.4f}" if isinstance(value, float) else f"{name} {value}" for name, value in report.items()
-        )
+        numbers = ", ".join(f"{name} {task.measured.named(name).text(value)}" for name, value in report.items())
         print(f"{options.run}, update {trained.update}, {options.part}: {numbers}")
     return DONE
 
@@ -84,19 +82,9 @@ def _check_data(trained: Trained, options: Evaluate) -> None:
 
 
 def _task(trained: Trained, options: Evaluate) -> Task:
-    task: Any = trained.config.task
+    task: Task = trained.config.task
     if options.data is not None:
         if options.part != "test":
             raise UserError(f"--data replaces the test part and --part is {options.part}; give one of the two")
         task = task.with_test_data(options.data)
-    if options.length is not None and not isinstance(task, Copy):
-        raise UserError("--length is for runs on the copy task")
-    if isinstance(task, Copy):
-        longest = trained.facts["course"].get("longest")
-        if type(longest) is not int:
-            raise UserError(f"the checkpoint of {options.run} does not say which length it solved; give --length")
-        length = options.length or task.length or longest
-        if not length:
-            raise UserError(f"{options.run} has solved no length; give --length")
-        task = replace(task, length=length, start=Copy.start, step=Copy.step).settled()
-    return task
+    return task.as_learned(trained.facts["course"], options.length)

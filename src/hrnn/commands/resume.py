@@ -15,7 +15,7 @@ from hrnn.commands.train import follow
 from hrnn.limits import above, at_least, option
 from hrnn.parallel import LONGEST, TIMEOUT, Group
 from hrnn.training import folder as folders
-from hrnn.training.entries import whole_result
+from hrnn.training.entries import metrics_of, read_whole, whole_result
 from hrnn.training.loop import Outcome, train
 from hrnn.training.progress import suitable
 from hrnn.training.trust import Trust
@@ -76,4 +76,4 @@ def _budget(options: Resume) -> dict[str, Any]:
 def _result(options: Resume) -> dict[str, Any] | None:
     """What a run found that is finished and gets no other budget."""
     folders.read_run(options.run)  # is there a run, and as it was written?
-    return None if _budget(options) else whole_result(options.run)
+    return None if _budget(options) else whole_result(options.run, metrics_of(read_whole(options.run)))

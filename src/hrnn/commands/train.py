@@ -13,9 +13,11 @@ from typing import Any, Generic
 from hrnn.commands.options import parse, require_folder
 from hrnn.errors import DONE, EXIT_CODES, FAILED, MISTAKE, DivergedError, LostError, UserError
 from hrnn.limits import above, at_least, option
+from hrnn.metrics import Metrics
 from hrnn.parallel import LONGEST, TIMEOUT, Group, join
 from hrnn.tasks import TASKS, Task, name_of, task_named
 from hrnn.training.config import SUGGESTED, Budget, Config, Learning, Model, Runtime, TaskT
+from hrnn.training.entries import metrics_of, read_whole
 from hrnn.training.folder import resume_command
 from hrnn.training.loop import Outcome, start
 from hrnn.training.progress import suitable
@@ -134,17 +136,17 @@ def follow(folder: Path, as_json: bool, timeout: float, work: Callable[[Group], 
     if as_json:
         print(json.dumps({"run": str(folder), **result}))
     else:
-        print(f"{folder}: {describe(result)}")
+        print(f"{folder}: {describe(result, metrics_of(read_whole(folder)))}")
     return DONE
 
 
-def describe(result: dict[str, Any]) -> str:
+def describe(result: dict[str, Any], metrics: Metrics) -> str:
     """A result in words."""
     parts = [f"{result['updates']} updates, {result['sequences']} sequences, {result['seconds']:.0f} s"]
-    if "longest_solved_length" in result:
-        longest, at_least = result["longest_solved_length"], "at least " if result["at_least"] else ""
-        parts.append(f"longest solved length {at_least}{longest}" if longest else "no length solved")
+    if (progress := metrics.progress) is not None and progress.in_result in result:
+        reached, at_least = result[progress.in_result], "at least " if result.get("at_least") else ""
+        parts.append(f"{progress.label} {at_least}{progress.text(reached)}" if reached or not progress.none else progress.none)
     for part in ("validation", "test"):
         numbers = {name: value for name, value in result.get(part, {}).items() if isinstance(value, float)}
-        parts += [f"{part} {name} {value:.4f}" for name, value in numbers.items()]
+        parts += [f"{part} {name} {metrics.named(name).text(value)}" for name, value in numbers.items()]
     return "; ".join([*parts, f"ended by: {result['reason']}"])

@@ -118,7 +118,7 @@ def batches(config: Config[Any]) -> float | None:
 def score_of(config: Config[Any], record: dict[str, Any]) -> Score | None:
     """What a record says of how good the run is. In a curriculum that is the longest solved length, and the share of the
     next one: its loss alone says nothing, as longer sequences are harder."""
-    value = record.get(config.task.metric)
+    value = record.get(config.task.score.name)
     if record["kind"] not in ("validation", "update") or value is None:
         return None
     if _grows(config):
@@ -131,7 +131,7 @@ def _grows(config: Config[Any]) -> bool:
 
 
 def _higher(config: Config[Any]) -> bool:
-    return config.task.higher_is_better or _grows(config)
+    return config.task.score.higher_is_better or _grows(config)
 
 
 def losing(own: Sequence[float], others: Sequence[float], *, higher_is_better: bool) -> bool:

@@ -25,17 +25,17 @@ def table_of(folder: Path, found: Sequence[Point]) -> dict[str, Any]:
     finished = [numbers for numbers in values.values() if numbers]
     kind = next((kind for kind in KINDS if finished and all(kind in numbers for numbers in finished)), KINDS[0])
     task = found[0].unit.config.task
-    higher = kind == "length" or task.higher_is_better
+    higher = kind == "length" or task.score.higher_is_better
     made = [_row(folder, setting, group, values, kind) for setting, group in rows(found)]
     sign = -1 if higher else 1
     made.sort(key=lambda row: (row["mean"] is None, 0 if row["mean"] is None else sign * row["mean"]))
-    metric = LENGTH if kind == "length" else task.metric
+    metric = LENGTH if kind == "length" else task.score.name
     return {"metric": metric, "judged_on": kind, "higher_is_better": higher, "rows": made}
 
 
 def values_of(folder: Path, point: Point) -> dict[str, float]:
     """The numbers of a finished run, by kind; none of one that is not finished."""
-    result, metric = read_result(folder / point.unit.name), point.unit.config.task.metric
+    result, metric = read_result(folder / point.unit.name), point.unit.config.task.score.name
     if result is None:
         return {}
     found = {kind: result[kind][metric] for kind in ("validation", "test") if metric in result.get(kind, {})}

@@ -8,7 +8,8 @@ import os
 import sys
 
 from hrnn.errors import UserError
-from hrnn.tasks.contract import Batch, Course, Decision, Reading, Task, Window, cross_entropy, cut
+from hrnn.metrics import Metric
+from hrnn.tasks.contract import ACCURACY, Batch, Course, Decision, Reading, Task, Window, cross_entropy, cut
 from hrnn.tasks.copy import Copy
 from hrnn.tasks.needle import Needle
 from hrnn.tasks.pixels import Pixels
@@ -17,11 +18,13 @@ from hrnn.tasks.text import Text
 TASKS: dict[str, type[Task]] = {"copy": Copy, "pixels": Pixels, "text": Text, "needle": Needle}
 
 __all__ = [
+    "ACCURACY",
     "TASKS",
     "Batch",
     "Copy",
     "Course",
     "Decision",
+    "Metric",
     "Needle",
     "Pixels",
     "Reading",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -21,8 +21,11 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
+from hrnn.metrics import LOCAL_LOSSES, Metric, Metrics
 
 BITS_PER_NAT = 1.4426950408889634
+ACCURACY = Metric("accuracy", higher_is_better=True, least=0, most=1)
+BITS_PER_CHARACTER = Metric("bits_per_character", short="bits")
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,6 @@ class Reading:
 class Task(ABC):
     """Base of all tasks. A subclass is a frozen dataclass whose fields are its options on the command line."""
 
-    metric: ClassVar[str]  # which entry of report() says how good a model is
-    higher_is_better: ClassVar[bool] = False
     suggested: ClassVar[dict[str, Any]] = {}  # options of the run (hidden_sizes, window, ...) that suit the task
 
     def check(self) -> None:  # noqa: B027  most tasks have nothing to add
@@ -126,6 +127,36 @@ class Task(ABC):
         """Width of the head, a linear layer on the output of level 0."""
 
     @property
+    @abstractmethod
+    def metrics(self) -> tuple[Metric, ...]:
+        """What the entries of a report are called and how they read. The first is the score, which finds the best model."""
+
+    @property
+    def score(self) -> Metric:
+        return self.metrics[0]
+
+    @property
+    def progress(self) -> Metric | None:
+        """What the course counts, an entry of its status: the longest solved length of a curriculum, say. None: nothing."""
+        return None
+
+    @property
+    def judged_by_progress(self) -> bool:
+        """Whether progress, and not the score, says which of two runs is better."""
+        return self.progress is not None
+
+    def standing(self, record: Mapping[str, Any]) -> float | None:
+        """How good a run is that has just written this record of updates or of a validation, in the sense of what it is judged
+        by; None: it does not say."""
+        return record.get(self.measured.judged_by.name)
+
+    @property
+    def measured(self) -> Metrics:
+        """All of that, as tables, plots and displays have it."""
+        unit = "nats" if isinstance(self.inputs, Tokens) else "squared error"  # of what the lowest level decodes
+        return Metrics(self.metrics, self.progress, self.judged_by_progress, replace(LOCAL_LOSSES, unit=unit))
+
+    @property
     def reaches(self) -> tuple[int, ...]:
         """How far back the decoder reaches, for each level above which the data gives the boundaries."""
         return ()
@@ -143,6 +174,10 @@ class Task(ABC):
     def batches_per_epoch(self, reading: Reading) -> int | None:
         """How many batches go once through the data; None where data never ends."""
         return None
+
+    def fullest_batch(self, reading: Reading, steps: int) -> Batch:
+        """A training batch that takes as much memory as any: where sequences grow, one of about so many steps."""
+        return self.batch(0, reading)
 
     def parts(self) -> tuple[str, ...]:
         """Which of "validation" and "test" can be evaluated."""
@@ -169,6 +204,16 @@ class Task(ABC):
     def with_test_data(self, path: Path) -> Self:
         """The same task, its test on other data."""
         raise UserError("this task makes its own data; it cannot be evaluated on others")
+
+    def as_learned(self, course: Mapping[str, Any], length: int | None = None) -> Self:
+        """The task by which a trained network is evaluated.
+
+        course: what the course of the run had come to, as its `state` says it
+        length: of the sequences, where the user chooses one
+        """
+        if length is not None:
+            raise UserError(f"--length is {length}, and the sequences of this task have one length only; drop it")
+        return self
 
     def warnings(self) -> Iterator[str]:
         """What somebody who begins a run should know about the data, each a sentence."""

@@ -1,9 +1,9 @@
-"""Copy: L random bits, then L blanks; the target is L blanks, then the bits."""
+"""Copy: L random bits, then L blanks; the target is L blanks, then the bits. L grows as lengths are solved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -12,11 +12,23 @@ from torch import Tensor
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
 from hrnn.limits import above, at_least, fitted, option
-from hrnn.tasks.contract import BITS_PER_NAT, Batch, Reading, Task, cross_entropy, cut
-from hrnn.tasks.curriculum import Curriculum
+from hrnn.metrics import Metric
+from hrnn.tasks.contract import (
+    BITS_PER_CHARACTER,
+    BITS_PER_NAT,
+    Batch,
+    Course,
+    Decision,
+    Reading,
+    Score,
+    Task,
+    cross_entropy,
+    cut,
+)
 from hrnn.tasks.draws import draw
 
 BLANK = 2
+RECALLED = "recalled_bits_per_character"
 
 
 @dataclass(frozen=True)
@@ -46,7 +58,6 @@ class Copy(Task):
     test_sequences: int = option(1000, at_least(1))
     """Fresh sequences of a test."""
 
-    metric: ClassVar[str] = "recalled_bits_per_character"
     suggested: ClassVar[dict[str, Any]] = {
         "hidden_sizes": (256, 256),
         "periods": (10,),
@@ -74,6 +85,46 @@ class Copy(Task):
         return 2 * (self.length or self.start)
 
     @property
+    def metrics(self) -> tuple[Metric, ...]:
+        levels = ((self.solved, "solved"), (1.0, "chance"))
+        recalled = Metric(RECALLED, "bits per recalled character", "recalled bits", least=0, levels=levels)
+        return recalled, BITS_PER_CHARACTER
+
+    @property
+    def progress(self) -> Metric:
+        return Metric(
+            "solved",
+            label="length solved",
+            unit="bits",
+            higher_is_better=True,
+            digits=1,
+            least=0,
+            in_result="longest_solved_length",
+            none="no length solved",
+        )
+
+    @property
+    def judged_by_progress(self) -> bool:
+        return self.length is None  # the solution of the only length says less than its loss
+
+    def standing(self, record: Mapping[str, Any]) -> float | None:
+        """In a curriculum the longest solved length, and the share of the next one: its loss alone says nothing, as longer
+        sequences are harder."""
+        bits = record.get(RECALLED)
+        if bits is None or not self.judged_by_progress:
+            return bits
+        return float(record["solved"] + max(0.0, 1.0 - bits))
+
+    def as_learned(self, course: Mapping[str, Any], length: int | None = None) -> Copy:
+        """At one length: that which the user gives, the task's own, or the longest that was solved."""
+        length = length or self.length or course.get("longest")
+        if type(length) is not int:
+            raise UserError("the checkpoint does not say which length was solved; give --length")
+        if not length:
+            raise UserError("the run has solved no length; give --length")
+        return replace(self, length=length, start=Copy.start, step=Copy.step).settled()
+
+    @property
     def inputs(self) -> Tokens:
         return Tokens(3)
 
@@ -88,7 +139,7 @@ class Copy(Task):
 
     def report(self, sums: dict[str, float], targets: int) -> dict[str, float]:
         return {
-            "recalled_bits_per_character": sums["recalled"] / max(sums["recalled_count"], 1) * BITS_PER_NAT,
+            RECALLED: sums["recalled"] / max(sums["recalled_count"], 1) * BITS_PER_NAT,
             "bits_per_character": sums["loss"] / max(targets, 1) * BITS_PER_NAT,
         }
 
@@ -101,6 +152,9 @@ class Copy(Task):
 
     def batch(self, index: int, reading: Reading) -> Batch:
         return self.sequences("training", index, self.length or self.start, reading)
+
+    def fullest_batch(self, reading: Reading, steps: int) -> Batch:
+        return self.sequences("training", 0, self.length or max(1, steps // 2), reading)
 
     def tests(self, name: str, number: int, length: int, reading: Reading) -> Iterator[Batch]:
         """The sequences of test `number`, in batches no larger than those of training."""
@@ -116,3 +170,121 @@ class Copy(Task):
 
     def course(self, reading: Reading) -> Curriculum:
         return Curriculum(self, reading)
+
+
+@dataclass
+class Stage:
+    """Where a curriculum stands; all of it is in the checkpoint."""
+
+    length: int
+    step: int
+    updates: int = 0  # at this length, since it began or began again
+    tests: int = 0  # over all lengths: each test draws fresh sequences
+    longest: int = 0  # the longest solved length; 0 for none
+    solved_at: int = 0  # the update whose checkpoint solved it
+    finished: str | None = None
+
+
+class Curriculum(Course):
+    """Start, step and patience are the task's options; a single length is a curriculum that ends with its first."""
+
+    task: Copy
+
+    def __init__(self, task: Copy, reading: Reading):
+        super().__init__(task, reading)
+        self.last = task.length or task.until
+        self.stage = Stage(length=task.length or task.start, step=task.step)
+
+    def batch(self, index: int) -> Batch:
+        return self.task.sequences("training", index, self.stage.length, self.reading)
+
+    def after_update(self, update: int, report: dict[str, float], score: Score) -> Decision:
+        now = self.stage
+        now.updates += 1
+        if report[RECALLED] < self.task.solved:
+            tested = self._test(score)
+            if tested[RECALLED] < self.task.solved:
+                return self._solved(update, tested)
+        if self.task.patience is not None and now.updates >= self.task.patience:
+            return self._expired(update, score)
+        return Decision()
+
+    def _test(self, score: Score) -> dict[str, Any]:
+        """Losses on fresh sequences of this length, in bits: over recalled and all characters, and by position."""
+        self.stage.tests += 1
+        batches = self.task.tests("test", self.stage.tests, self.stage.length, self.reading)
+        return losses_by_position(score(batch) for batch in batches)
+
+    def _record(self, update: int, outcome: str, tested: dict[str, Any]) -> dict[str, Any]:
+        now = self.stage
+        sequences = now.updates * self.reading.batch
+        return {
+            "kind": "length",
+            "update": update,
+            "length": now.length,
+            "outcome": outcome,
+            "updates": now.updates,
+            "sequences": sequences,
+        } | tested
+
+    def _solved(self, update: int, tested: dict[str, Any]) -> Decision:
+        now = self.stage
+        record = self._record(update, "solved", tested)
+        now.longest, now.solved_at = now.length, update
+        if self.last is not None and now.length >= self.last:
+            now.finished = "solved"
+        now.length, now.updates = now.length + now.step, 0
+        return Decision([record], keep=True)
+
+    def _expired(self, update: int, score: Score) -> Decision:
+        """Go back to the last solved checkpoint and grow by 1; if that was tried, or nothing was solved, it is over."""
+        now = self.stage
+        record = self._record(update, "expired", self._test(score))
+        if now.step == 1 or not now.longest:
+            now.finished = "patience"
+            return Decision([record])
+        now.length, now.step, now.updates = now.longest + 1, 1, 0
+        return Decision([record], back_to=now.solved_at)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return {"length": self.stage.length, "solved": self.stage.longest}
+
+    @property
+    def finished(self) -> str | None:
+        return self.stage.finished
+
+    @property
+    def kept(self) -> set[int]:
+        return {self.stage.solved_at} if self.stage.longest else set()
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        # Only patience shows that a length is too long; a budget, or the end of the lengths, leaves it open.
+        return {"longest_solved_length": self.stage.longest, "at_least": self.finished != "patience"}
+
+    def state(self) -> dict[str, Any]:
+        return asdict(self.stage)
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        found = Stage(**state)
+        counts = (found.length, found.step, found.updates, found.tests, found.longest, found.solved_at)
+        if not all(type(count) is int and count >= 0 for count in counts) or found.finished not in (None, "solved", "patience"):
+            raise ValueError(f"the curriculum is at {state}")
+        self.stage = found
+
+
+def losses_by_position(scored: Iterator[Iterator[torch.Tensor]]) -> dict[str, Any]:
+    """Nats (T, B) of every window of every batch -> mean bits over recalled and all characters, and by position."""
+    total, rows = torch.zeros(()), 0
+    for windows in scored:
+        values = torch.cat(list(windows)).double()
+        total = total + values.sum(1)
+        rows += values.shape[1]
+    by_position = total / rows * BITS_PER_NAT
+    length = len(by_position) // 2
+    return {
+        RECALLED: float(by_position[length:].mean()),
+        "bits_per_character": float(by_position.mean()),
+        "bits_by_position": [round(float(bits), 5) for bits in by_position],
+    }

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hrnn.hierarchy import Tokens
 from hrnn.limits import above, at_least, fitted, option
-from hrnn.tasks.contract import Batch, Reading, Task, cross_entropy, cut, last_step_only
+from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, cut, last_step_only
 from hrnn.tasks.draws import below, draw
 
 
@@ -33,8 +33,7 @@ class Needle(Task):
     test_sequences: int = option(1000, at_least(1))
     """Fresh sequences of a validation or a test."""
 
-    metric: ClassVar[str] = "accuracy"
-    higher_is_better: ClassVar[bool] = True
+    metrics = (ACCURACY,)
     suggested: ClassVar[dict[str, Any]] = {
         "hidden_sizes": (64, 128),
         "periods": (10,),

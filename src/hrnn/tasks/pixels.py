@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.limits import at_least, fitted, option
-from hrnn.tasks.contract import Batch, Reading, Task, cross_entropy, cut, last_step_only
+from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, cut, last_step_only
 from hrnn.tasks.draws import permutation
 from hrnn.tasks.idx import MIRROR, download, find, read_pair
 
@@ -45,8 +45,7 @@ class Pixels(Task):
     """Average squares of so many pixels: 2 gives 14 x 14, 4 gives 7 x 7."""
     order: Annotated[tuple[int, ...], tyro.conf.Suppress] = ()
 
-    metric: ClassVar[str] = "accuracy"
-    higher_is_better: ClassVar[bool] = True
+    metrics = (ACCURACY,)
     suggested: ClassVar[dict[str, Any]] = {
         "hidden_sizes": (256, 256),
         "periods": (10,),

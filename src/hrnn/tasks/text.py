@@ -15,7 +15,7 @@ from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
 from hrnn.limits import LEVELS, Limit, above, at_least, fitted, option
 from hrnn.tasks.boundaries import compiled, meant
-from hrnn.tasks.contract import BITS_PER_NAT, Batch, Reading, Task, cross_entropy
+from hrnn.tasks.contract import BITS_PER_CHARACTER, BITS_PER_NAT, Batch, Reading, Task, cross_entropy
 from hrnn.tasks.corpus import complain_about, penn_treebank, read_characters
 from hrnn.tasks.streams import Corpus, Part, Streams, coded, spans
 
@@ -54,7 +54,7 @@ class Text(Task):
     none."""
     vocabulary: Annotated[str, tyro.conf.Suppress] = ""
 
-    metric: ClassVar[str] = "bits_per_character"
+    metrics = (BITS_PER_CHARACTER,)
     suggested: ClassVar[dict[str, Any]] = {
         "hidden_sizes": (256, 512),
         "periods": (),

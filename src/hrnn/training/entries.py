@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.errors import UserError
+from hrnn.limits import built
+from hrnn.metrics import Metrics
 from hrnn.training.compare import edited_paths, in_words
 from hrnn.training.files import content_of
 from hrnn.training.formats import SECTIONS, checksum, upgrade_config, upgrade_result
 
 HEADER_BYTES = 100_000_000  # at most, as safetensors has it
 CONFIG, RESULT, LOCK = "config.json", "result.json", "lock"
+METRICS = "metrics"  # in config.json: how the run's numbers read
 SWEEP = "sweep.json"  # in the folder of a sweep: what every run of it has in common, and what was varied
 
 
@@ -43,6 +46,22 @@ def read_entries(folder: Path) -> dict[str, Any]:
     """The options of a run."""
     entries = read_whole(folder)
     return {name: entries[name] for name in SECTIONS if name in entries}
+
+
+def metrics_of(entries: dict[str, Any]) -> Metrics:
+    """What a run is measured by, from all that its config.json holds. Where an older version did not write it down, a built-in
+    task is asked, which takes torch; a task of the user's own is not imported for it."""
+    try:
+        if METRICS in entries:
+            return Metrics.from_json(entries[METRICS])
+        options = dict(entries["task"])
+        if ":" in options["name"]:
+            return Metrics()
+        from hrnn.tasks import task_named
+
+        return built(task_named(options.pop("name")), options, "the task").measured
+    except (UserError, KeyError, TypeError, ValueError, AttributeError):  # to be shown, no more than that
+        return Metrics()
 
 
 def _refuse_edits(folder: Path, entries: dict[str, Any]) -> None:
@@ -95,14 +114,14 @@ def no_result(folder: Path) -> UserError:
     return UserError(f"{folder / RESULT} holds no result; remove it, and hrnn resume {folder} writes it again")
 
 
-def whole_result(folder: Path) -> dict[str, Any] | None:
+def whole_result(folder: Path, metrics: Metrics) -> dict[str, Any] | None:
     """The same, for whoever needs all that every result says, each of the right kind."""
     result = read_result(folder)
     if result is None:
         return None
     kinds: dict[str, Any] = {"reason": str, "updates": int, "sequences": int, "seconds": int | float}
-    if "longest_solved_length" in result:
-        kinds |= {"longest_solved_length": int, "at_least": bool}
+    if (progress := metrics.progress) is not None and progress.in_result in result:
+        kinds |= {progress.in_result: int | float, "at_least": bool}
     kinds |= {part: dict for part in ("validation", "test") if part in result}
     whole = all(isinstance(result.get(name), kind) for name, kind in kinds.items())
     if not whole or not 0 <= result["seconds"] < 2**63:

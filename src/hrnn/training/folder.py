@@ -17,7 +17,7 @@ from hrnn.errors import LostError, UserError
 from hrnn.launch import launcher, restarts
 from hrnn.tasks import TASKS
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, to_json
-from hrnn.training.entries import CONFIG, LOCK, RESULT, is_locked, read_entries, read_whole
+from hrnn.training.entries import CONFIG, LOCK, METRICS, RESULT, is_locked, read_entries, read_whole
 from hrnn.training.entries import read_result as read_result
 from hrnn.training.files import cannot_write, make_folder, write_atomically
 from hrnn.training.formats import RESULT_FORMAT, SECTIONS, sealed
@@ -79,7 +79,8 @@ def entries_of(config: Config[Any], identity: Identity) -> dict[str, Any]:
 
 
 def write_config(folder: Path, config: Config[Any], identity: Identity) -> None:
-    write_atomically(folder / CONFIG, json.dumps(sealed(entries_of(config, identity)), indent=2).encode() + b"\n")
+    entries = sealed({**entries_of(config, identity), METRICS: config.task.measured.to_json()})
+    write_atomically(folder / CONFIG, json.dumps(entries, indent=2).encode() + b"\n")
 
 
 def read_run(folder: Path) -> tuple[dict[str, Any], Identity]:

@@ -261,8 +261,8 @@ def validate(run: Run) -> bool:
         return False
     batches = run.scoring("validation", run.task.evaluation("validation", run.reading))
     report = evaluate(run.network, run.task, batches, run.group)
-    value, position = report[run.task.metric], run.position
-    better = position.best is None or (value > position.best if run.task.higher_is_better else value < position.best)
+    value, position = report[run.task.score.name], run.position
+    better = position.best is None or run.task.score.better(value, position.best)
     if better:
         position.best, position.best_at, position.without_gain = value, position.updates, 0
     else:
@@ -286,7 +286,7 @@ def finish(run: Run) -> dict[str, Any]:
         **run.course.outcome,
     }
     if position.best_at is not None:
-        result["validation"] = {run.task.metric: position.best, "update": position.best_at}
+        result["validation"] = {run.task.score.name: position.best, "update": position.best_at}
         run.network.load_state_dict(run.checkpoint_of(position.best_at).section("network"))
     if "test" in run.task.parts():
         batches = run.scoring("test", run.task.evaluation("test", run.reading))

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -18,7 +17,6 @@ from hrnn.training.run import Run
 
 BAR, PERCENTAGE = 12, 7  # columns of a terminal
 PATIENCE = 2.0  # seconds of scoring before anything is said about it
-SHORT = {"recalled_bits_per_character": "recalled bits", "bits_per_character": "bits", "local_losses": "local losses"}
 
 
 class Progress:
@@ -153,24 +151,19 @@ class Pace:
         elapsed = max(now - self._last[0], 1e-9)
         rate, speed = (updates - self._last[1]) / elapsed, (done - self._last[2]) / elapsed
         self._last = (now, updates, done)
-        numbers = run.latest or run.report()
-        named = {name: f"{SHORT.get(name, name)} {_short(value)}" for name, value in numbers.items()}
-        judged = run.task.metric if run.task.metric in named else "loss"
+        numbers, metrics = run.latest or run.report(), run.task.measured
+        named = {name: f"{(of := metrics.named(name)).short} {of.text(value)}" for name, value in numbers.items()}
+        judged = metrics.score.name if metrics.score.name in named else "loss"
         parts = [f"{_duration((1 - done) / speed)} left"] if speed > 0 and done < 1 else []
         parts += [named.pop(judged)] if judged in named else []
         parts += [f"{name} {value}" for name, value in run.course.status.items()]
         parts += [f"update {updates}", f"mem {resident_bytes() / 1e6:.0f} MB"]
         if run.position.best is not None:
-            parts.append(f"best {run.position.best:.4f}")
+            parts.append(f"best {metrics.score.text(run.position.best)}")
         if run.per_epoch:
             parts.append(f"epoch {run.position.batches / run.per_epoch:.2f}")
         parts.append(f"{rate:.2f} updates/s")
         return [*parts, *named.values()]
-
-
-def _short(value: Any) -> str:
-    numbers = value if isinstance(value, list) else [value]
-    return " ".join("-" if one is None else f"{one:.4f}" for one in numbers)
 
 
 def _duration(seconds: float) -> str:
