@@ -36,6 +36,7 @@ ORDER = [
     "hierarchy",
     "gradients",
     "memory",
+    "metrics",
     "tasks",
     "training",
     "launching",
@@ -49,7 +50,6 @@ INSIDE = {
     "tasks": [
         "contract",
         "draws",
-        "curriculum",
         "copy",
         "needle",
         "idx",
