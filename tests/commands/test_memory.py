@@ -2,8 +2,7 @@ import json
 from functools import partial
 
 from hrnn import memory
-from tests.commands.test_mistakes import complaint
-from tests.test_cli import hrnn
+from tests.commands.console import complaint, hrnn
 
 
 def test_counts_of_the_paper(capsys):

@@ -12,18 +12,8 @@ import torch
 
 from hrnn.tasks import Needle
 from hrnn.training.checkpoint import read
-from tests.test_cli import OWN_TASK, hrnn
+from tests.commands.console import OWN_TASK, complaint, hrnn
 from tests.tiny import TINY, idx_bytes, write_mnist, write_text
-
-
-def complaint(capsys, *arguments):
-    """The one sentence that a mistaken command prints."""
-    code, _, err = hrnn(capsys, *arguments)
-    assert code == 2
-    assert "Traceback" not in err
-    lines = err.strip().splitlines()
-    assert len(lines) == 1, err
-    return lines[0]
 
 
 @dataclass(frozen=True)
@@ -245,3 +235,23 @@ def test_a_diverging_run_says_what_to_try(capsys, tmp_path):
     assert code == 1
     assert "Traceback" not in err
     assert "Try a lower --learning-rate, --clip 1 or --warmup 100" in err
+
+
+def test_a_run_that_diverges_at_once_has_the_checkpoint_that_it_speaks_of(capsys, tmp_path):
+    options = ("--length", 2, "--updates", 5, "--learning-rate", 1e38, "--run", tmp_path / "run")
+    code, _, err = hrnn(capsys, "train", "copy", *TINY, *options)
+    assert code == 1
+    assert f"at update 2; the last good checkpoint is in {tmp_path / 'run'}. Try a lower --learning-rate" in err
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("*.safetensors")] == ["update-000000000.safetensors"]
+
+
+def test_a_users_mistake_while_running_is_shown_with_its_line(capsys, tmp_path, monkeypatch):
+    broken = OWN_TASK.replace(
+        "        values = cross_entropy(logits, target)\n", "        values = cross_entropy(logits, 5 / 0)\n"
+    )
+    (tmp_path / "broken_task_of_mine.py").write_text(broken)
+    monkeypatch.chdir(tmp_path)
+    code, _, err = hrnn(capsys, "train", "--task", "broken_task_of_mine:Parity", *TINY, "--periods", 3, "--updates", 1)
+    assert code == 1
+    assert "broken_task_of_mine.py, line 17, in loss: ZeroDivisionError" in err.splitlines()[-1]
+    assert "Traceback" not in err

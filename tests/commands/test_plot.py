@@ -7,9 +7,8 @@ import pytest
 
 from hrnn.report.curves import STYLE, figure_of, plt, style_of
 from hrnn.report.series import load
-from tests.commands.test_mistakes import complaint
+from tests.commands.console import complaint, hrnn
 from tests.runs import update, write_run
-from tests.test_cli import hrnn
 from tests.tiny import TINY, write_text
 
 COPY = ("copy", *TINY, "--start", 1, "--periods", 3, "--window", 10, "--test-sequences", 20, "--learning-rate", 0.03)

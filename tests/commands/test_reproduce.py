@@ -18,8 +18,7 @@ from hrnn.studies.plan import Request
 from hrnn.training import folder as folders
 from hrnn.training.journal import read
 from hrnn.training.loop import start
-from tests.commands.test_mistakes import complaint
-from tests.test_cli import hrnn
+from tests.commands.console import complaint, hrnn
 from tests.tiny import write_mnist
 
 SCALE = 0.05  # 150 updates of the copy task

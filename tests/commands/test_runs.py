@@ -10,8 +10,8 @@ import pytest
 
 from hrnn.report.series import load
 from hrnn.training.folder import locked
+from tests.commands.console import hrnn
 from tests.runs import update, write_run
-from tests.test_cli import hrnn
 
 
 def listed(capsys, folder):

@@ -15,8 +15,7 @@ from hrnn.launching.follow import last_update
 from hrnn.training import folder as folders
 from hrnn.training.journal import read
 from hrnn.training.loop import start
-from tests.commands.test_mistakes import complaint
-from tests.test_cli import hrnn
+from tests.commands.console import complaint, hrnn
 from tests.tiny import TINY
 
 NEEDLE = ("needle", *TINY, "--steps", "12", "--periods", "3", "--window", "12", "--test-sequences", "5")

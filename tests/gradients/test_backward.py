@@ -1,4 +1,4 @@
-"""What a user of `backward` relies on, for both methods: losses, masks, metrics, callbacks, `.grad`, and failures."""
+"""What a user of `backward` relies on, for both methods: losses, masks, metrics, `.grad`."""
 
 from __future__ import annotations
 
@@ -10,46 +10,16 @@ from torch import nn
 from torch.nn import functional as F
 
 import hrnn
-from hrnn.decoders import Decoder
+from tests.gradients.problems import BATCH, STEPS, run
 from tests.helpers import (
-    METHODS,
     assert_close,
     assert_same_gradients,
     assert_same_state,
     seeded,
     squares,
     take_gradients,
-    untouched,
 )
 from tests.user_cells import MinimalGRU
-
-PERIODS = {"fixed": [2, 2], "given": [hrnn.Given(2), 2]}
-STEPS, BATCH = 9, 3
-
-
-@pytest.fixture(params=METHODS)
-def method(request):
-    return METHODS[request.param]()
-
-
-@pytest.fixture(params=[*PERIODS, "user"])
-def problem(request):
-    """A model of three levels, a window that starts in mid-segment, and the arguments for it."""
-    torch.manual_seed(5)
-    periods = PERIODS.get(request.param, [2, 2])
-    cell = MinimalGRU if request.param == "user" else "lstm"
-    model = hrnn.HRNN(2, [3, 4, 2], periods, cell=cell, decoder_units=3).double()
-    x, y = torch.randn(STEPS + 3, BATCH, 2).double(), torch.randn(STEPS, BATCH, 3).double()
-    flags = None if periods == [2, 2] else (torch.rand(STEPS + 4, BATCH) < 0.4)
-    _, state = model(x[:3], boundaries=None if flags is None else flags[:3])
-    options = {"x": x[3:], "y": y, "state": state.detach(), "boundaries": None if flags is None else flags[3:]}
-    return model, options | {"loss": squares, "betas": [0.5, 0.2], "generator": seeded()}
-
-
-def run(method, model, options, **changes):
-    """The result and the gradients, which are cleared."""
-    result = method.backward(model, **(options | {"generator": seeded()} | changes))
-    return result, take_gradients(model)
 
 
 def test_gradients_are_added_to_grad(method, problem):
@@ -204,80 +174,6 @@ def test_frozen_parameters_get_no_gradient_and_change_no_other(method, problem, 
             assert_close(gradient, free[parameter], tolerance=1e-12)
 
 
-def test_betas_of_zero_never_call_the_decoder(method, problem, monkeypatch):
-    model, options = problem
-    _, expected = run(method, model, options, betas=None)
-
-    def forbidden(*_):
-        raise AssertionError("the decoder was called")
-
-    for name in ("forward", "loss", "differentiate", "draw"):
-        monkeypatch.setattr(Decoder, name, forbidden)
-    result, gradients = run(method, model, options, betas=[0, 0])
-    assert bool(result.local_losses.isnan().all())
-    assert_same_gradients(gradients, expected, tolerance=0)
-    assert not any(float(g.abs().max()) for name, g in gradients.items() if ".decoders." in name)
-    with pytest.raises(AssertionError, match="the decoder was called"):
-        run(method, model, options, betas=[0, 0.1])
-
-
-def test_a_beta_of_zero_leaves_the_other_levels_loss_alone(method, problem):
-    model, options = problem
-    both, _ = run(method, model, options)
-    one, gradients = run(method, model, options, betas=[0, 0.2])
-    assert bool(one.local_losses[0].isnan())
-    assert_close(one.local_losses[1], both.local_losses[1], tolerance=1e-13)
-    assert not gradients["0.decoders.0.index"].any()
-    assert gradients["0.decoders.1.index"].any()
-
-
-def test_both_methods_decode_the_same_sampled_indices(problem):
-    model, options = problem
-    results = {name: run(method(), model, options)[0] for name, method in METHODS.items()}
-    assert_close(results["full"].local_losses, results["restricted"].local_losses, tolerance=1e-12)
-    assert_close(results["full"].loss, results["restricted"].loss, tolerance=1e-12)
-    assert_same_state(results["full"].state, results["restricted"].state)
-    others = [run(hrnn.Full(), model, options, generator=seeded(seed))[0].local_losses[0] for seed in range(8)]
-    assert len({float(loss) for loss in others}) > 1, "another generator draws other indices"
-
-
-@pytest.mark.parametrize("indices", ["sampled", "all"])
-@pytest.mark.parametrize("tokens", [False, True])
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_decoders_of_any_depth_by_hand_and_by_autograd(layers, tokens, indices):
-    """A decoder's own gradient does not depend on how the rest is differentiated."""
-    torch.manual_seed(5)
-    for periods in ([3, 2], [hrnn.Given(3), 2]):
-        model = hrnn.HRNN(
-            hrnn.Tokens(4) if tokens else 2,
-            [3, 4, 2],
-            periods,
-            decoder_layers=[layers, 2],
-            decoder_units=[5, 3],
-            indices=[indices, "sampled"],
-        ).double()
-        x = torch.randint(4, (13, 3)) if tokens else torch.randn(13, 3, 2).double()
-        y, flags = torch.randn(13, 3, 3).double(), None if periods == [3, 2] else torch.rand(14, 3) < 0.4
-        options = {"x": x, "y": y, "boundaries": flags, "loss": squares, "betas": [0.5, 0.2]}
-        (full, expected), (restricted, got) = (run(method(), model, options) for method in METHODS.values())
-        assert_close(restricted.local_losses, full.local_losses, tolerance=1e-13)
-        own = [name for name in expected if ".decoders." in name]
-        assert len(own) == 2 * (layers + 2) + 2
-        assert_same_gradients({n: got[n] for n in own}, {n: expected[n] for n in own}, tolerance=1e-12)
-        assert all(float(got[name].abs().max()) > 0 for name in own)
-
-
-def test_the_generator_moves_on_from_window_to_window(method, problem):
-    model, options = problem
-    generator = seeded()
-    losses = {float(run(method, model, options, generator=generator)[0].local_losses[0]) for _ in range(8)}
-    assert len(losses) > 1
-    one, other = seeded(), seeded()
-    run(method, model, options, generator=one)
-    run(method, model, options, generator=other, betas=None)
-    assert torch.equal(one.get_state(), other.get_state()), "whatever the betas are"
-
-
 def test_a_weight_shared_by_head_and_model_gets_both_gradients(method, problem):
     model, options = problem
     (shared, *_) = [p for p in model.cells[0].parameters() if p.dim() == 2]
@@ -293,125 +189,6 @@ def test_a_weight_shared_by_head_and_model_gets_both_gradients(method, problem):
     expected[name] = expected[name] + own.grad
     _, got = run(method, model, options, loss=loss_with(shared))
     assert_same_gradients(got, expected, tolerance=1e-12)
-
-
-def test_explicit_weights_scale_the_two_kinds_of_loss(method, problem):
-    model, options = problem
-    plain, expected = run(method, model, options)
-    scaled, got = run(method, model, options, weight=2 / (STEPS * BATCH), local_weight=2 / (STEPS * BATCH))
-    assert_close(scaled.loss, 2 * plain.loss, tolerance=1e-13)
-    assert_close(scaled.local_losses, 2 * plain.local_losses, tolerance=1e-13)
-    assert_same_gradients(got, {name: 2 * g for name, g in expected.items()}, tolerance=1e-12)
-
-
-def test_on_segment_order_where_rows_are_in_phase():
-    """Segments that end are differentiated from the bottom up, at the step where they end; the window's end closes all."""
-    torch.manual_seed(5)
-    model = hrnn.HRNN(2, [3, 4, 2], [2, 2], decoder_units=3).double()
-    x, y = torch.randn(9, 2, 2).double(), torch.randn(9, 2, 3).double()
-    told, early = [], []
-
-    def listen(event):
-        told.append((event.level, event.step))
-        if len(told) == 1:
-            early.append({p: g.clone() for p, g in event.gradients().items()})
-
-    options = {"loss": squares, "betas": [0.5, 0.2], "weight": 1 / 18, "local_weight": 1 / 18}
-    hrnn.Restricted().backward(model, x, y, on_segment=listen, generator=seeded(), **options)
-    assert told == [(0, 2), (0, 4), (1, 4), (0, 6), (0, 8), (1, 8), (0, 9), (1, 9), (2, 9)]
-    model.zero_grad()
-    hrnn.Restricted().backward(model, x[:2], y[:2], generator=seeded(), **options)
-    for parameter in model.cells[0].parameters():
-        assert_close(early[0][parameter], parameter.grad, tolerance=1e-12)
-
-
-def test_on_segment_tells_every_level_bottom_up_and_ends_with_the_gradient(method, problem):
-    model, options = problem
-    told, last = [], {}
-
-    def listen(event):
-        told.append((event.step, event.level))
-        last[event.level] = {p: g.clone() for p, g in event.gradients().items()}
-
-    method.backward(model, **options, on_segment=listen)
-    steps, levels = [step for step, _ in told], [level for _, level in told]
-    assert steps == sorted(steps)
-    ends = [len(levels) - 1 - levels[::-1].index(level) for level in range(3)]
-    assert [told[end] for end in ends] == [(STEPS, 0), (STEPS, 1), (STEPS, 2)]
-    assert ends == sorted(ends), "a level is done when those below it are"
-    assert levels.count(2) == 1
-    if isinstance(method, hrnn.Full):
-        assert len(told) == 3
-    else:
-        assert levels.count(0) > 1
-    for level, cell in enumerate(model.cells):
-        assert set(last[level]) == set(cell.parameters())
-        for parameter in cell.parameters():
-            assert_close(last[level][parameter], parameter.grad, tolerance=1e-14)
-
-
-class BrokenError(Exception):
-    pass
-
-
-def chunks(options, failing=None, sizes=(2, 3, 4)):
-    start = 0
-    for number, size in enumerate(sizes):
-        if number == failing:
-            raise BrokenError
-        stop = start + size
-        flags = options["boundaries"]
-        part = None if flags is None else flags[start : stop + (stop == STEPS)]
-        yield hrnn.Chunk(options["x"][start:stop], options["y"][start:stop], boundaries=part)
-        start = stop
-
-
-@pytest.mark.parametrize("where", ["iterator", "loss", "callback", "backward of the loss", "decoder", "nothing"])
-def test_a_late_failure_leaves_everything_as_it_was(method, problem, where, monkeypatch):
-    model, options = problem
-    head = nn.Linear(3, 3).double()
-    calls = []
-
-    class Fails(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            raise BrokenError
-
-    def loss(values, target):
-        calls.append("loss")
-        if len(calls) > 2 and where == "loss":
-            raise BrokenError
-        values = Fails.apply(values) if len(calls) > 2 and where == "backward of the loss" else values
-        return squares(head(values), target)
-
-    def listen(event):
-        if where == "callback" and event.level == 2:
-            raise BrokenError
-
-    if where == "decoder":
-        decoded, originals = [], dict(vars(Decoder))
-        for name in ("loss", "differentiate"):  # by autograd, and by hand
-
-            def failing(self, *arguments, name=name):
-                decoded.append(0)
-                if len(decoded) > 2:
-                    raise BrokenError
-                return originals[name](self, *arguments)
-
-            monkeypatch.setattr(Decoder, name, failing)
-    changes = {"loss": loss, "on_segment": listen, "weight": 0.1, "local_weight": 0.1, "x": None, "y": None, "boundaries": None}
-    window = options | changes | {"x": chunks(options, failing=2 if where == "iterator" else None)}
-    if where == "nothing":
-        method.backward(model, **window)
-        assert all(p.grad is not None for p in (*model.parameters(), *head.parameters()))
-        return
-    with untouched(model, head, state=options["state"]), pytest.raises(BrokenError):
-        method.backward(model, **window)
-    assert calls
 
 
 def test_weights_and_state_of_the_model_are_not_changed(method, problem):

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from hrnn.cli import main
-from tests.test_cli import hrnn
+from tests.commands.console import hrnn
 from tests.torchrun import ROOT, torchrun
 from tests.training.test_resume import last_update
 

@@ -7,7 +7,7 @@ import torch
 
 from hrnn.errors import UserError
 from hrnn.parallel import ALONE, Group, join
-from tests.documented import code_in
+from tests.docs.documented import code_in
 from tests.torchrun import ROOT, torchrun
 
 

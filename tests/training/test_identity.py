@@ -13,7 +13,7 @@ from hrnn.training.checkpoint import Checkpoint, CheckpointFolder, DamagedError,
 from hrnn.training.formats import checksum, sealed
 from hrnn.training.identity import compare_data
 from hrnn.training.loop import train
-from tests.test_cli import hrnn as command
+from tests.commands.console import hrnn as command
 from tests.tiny import TINY, write_text
 
 OPTIONS = ("--window", 10, "--journal-every", 1, "--checkpoint-seconds", 0, "--held-out", 0.1)

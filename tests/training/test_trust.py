@@ -12,8 +12,8 @@ from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Model, settled
 from hrnn.training.loop import train
 from hrnn.training.trust import Trust
-from tests.test_cli import OWN_TASK
-from tests.test_cli import hrnn as command
+from tests.commands.console import OWN_TASK
+from tests.commands.console import hrnn as command
 from tests.tiny import TINY
 
 CELL = """

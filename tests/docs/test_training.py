@@ -12,8 +12,8 @@ from hrnn.commands.options import parse
 from hrnn.commands.train import Train, task_and_rest
 from hrnn.launching.grid import points
 from hrnn.training.config import Config, settled
-from tests.documented import PAGES, ROOT, arguments_of, code_in, lines_in
-from tests.test_cli import hrnn
+from tests.commands.console import hrnn
+from tests.docs.documented import PAGES, ROOT, arguments_of, code_in, lines_in
 from tests.tiny import write_mnist, write_text
 
 DOCS = ROOT / "docs"

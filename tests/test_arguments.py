@@ -1,119 +1,18 @@
-"""A short share of the campaign against the API, and what it and its like once found, one by one."""
+"""What campaigns against the API once found, one by one: the argument is named."""
 
 from __future__ import annotations
-
-import os
-import signal
 
 import numpy as np
 import pytest
 import torch
 
 import hrnn
-from campaigns import api, calls, scenes
-from campaigns.defects import Limit
 from hrnn import memory
 from hrnn.parallel import Group, join
+from tests.calls import small, window
 from tests.helpers import METHODS, squares, untouched
 
 NAN = float("nan")
-
-
-def sgd(parameters):
-    return torch.optim.SGD(parameters, lr=0.1)
-
-
-def small(**options):
-    torch.manual_seed(0)
-    return hrnn.HRNN(2, [3, 2], [2], decoder_units=3, **options)
-
-
-def window(**changes):
-    torch.manual_seed(1)
-    return {"x": torch.randn(5, 3, 2), "y": torch.randn(5, 3, 3), "loss": squares, "betas": [0.1]} | changes
-
-
-def test_a_share_of_the_campaign(tmp_path):
-    summary = api.run(0, Limit(cases=120), tmp_path)
-    assert [f"{defect.what}: {defect.reproduction}" for defect in summary.defects] == []
-    assert summary.calls == 120
-    assert summary.counts["done"] > 20
-    assert summary.counts["refused"] > 40
-
-
-def test_the_campaign_sees_other_exceptions_changes_and_crashes(tmp_path, monkeypatch):
-    """Calls that do what none should: each is found, named, and the rest go on."""
-
-    def changes(model):
-        next(iter(model.parameters())).data.add_(1)
-        raise ValueError("model is changed")
-
-    def dies(model):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    broken = {
-        "key": "(lambda model: {}[model])",
-        "silent": "(lambda model: int('x'))",
-        "changes": "changes",
-        "dies": "dies",
-    }
-    monkeypatch.setattr(
-        api, "CALLS", {name: calls.Call(text, {"model": ["s.model"]}, ("model",), ("single",)) for name, text in broken.items()}
-    )
-    monkeypatch.setattr(api, "NAMES", {**scenes.NAMES, "changes": changes, "dies": dies})
-    summary = api.run(0, Limit(cases=40), tmp_path)
-    assert summary.calls == 40
-    said = " ".join(defect.what for defect in summary.defects)
-    for words in (
-        "key: KeyError",
-        "silent: ValueError that names no argument",
-        "changes something",
-        "dies: the process ends with -9",
-    ):
-        assert words in said
-
-
-UPDATES = {
-    "clip below 0": ({"clip": -1}, "clip is -1"),
-    "clip of nan": ({"clip": [NAN, 1.0]}, "clip is nan"),
-    "clip of 0": ({"clip": 0}, "clip is 0"),
-    "every of 1.5": ({"every": 1.5}, "every is 1.5"),
-    "every of bytes": ({"every": b"ab"}, "every is b'ab'"),
-    "rows of 0": ({"rows": 0}, "rows is 0"),
-    "rows of text": ({"rows": "many"}, "rows is 'many'"),
-    "after that cannot be called": ({"after": 5}, "after is 5"),
-    "another group": ({"group": None}, "group is None"),
-    "a module for heads": ({"heads": torch.nn.Linear(2, 2)}, "heads is a Linear; give its parameters"),
-    "a tensor for heads": ({"heads": torch.zeros(2, 2)}, "heads has"),
-    "optimizers that are none": ({"optimizers": lambda p: None}, r"optimizers\[0\] returned None"),
-    "optimizers of another model": (
-        {"optimizers": [sgd(small().cells[level].parameters()) for level in range(2)]},
-        r"optimizers\[0\] holds none of the parameters of level 0",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", UPDATES)
-def test_wrong_updates_are_found_when_they_are_made(name):
-    changes, words = UPDATES[name]
-    model = small()
-    with untouched(model), pytest.raises((ValueError, TypeError), match=words):
-        hrnn.Updates(model, **({"optimizers": sgd} | changes))
-
-
-def test_updates_of_another_model_are_refused_before_anything_moves():
-    model, other = small(), small()
-    for updates, words in (
-        (hrnn.Updates(other, sgd), "updates was made for another model"),
-        (hrnn.Updates(hrnn.HRNN(2, [3], []), sgd), "updates was made for another model"),
-        (hrnn.Updates(model, sgd, rows=2), "rows of updates is 2 and the window has 3"),
-        (5, "updates is 5; give an hrnn.Updates"),
-        (sgd(model.parameters()), "updates is"),
-    ):
-        with untouched(model), untouched(other), pytest.raises((ValueError, TypeError), match=words):
-            hrnn.Restricted().backward(model, **window(updates=updates))
-    with untouched(model), pytest.raises(ValueError, match="local_weight is 0"):
-        hrnn.Restricted().backward(model, **window(updates=hrnn.Updates(model, sgd), weight=0.1, local_weight=0))
 
 
 BACKWARD = {

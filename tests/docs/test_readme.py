@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.documented import README, arguments_of, code_in, lines_in
-from tests.test_cli import hrnn
+from tests.commands.console import hrnn
+from tests.docs.documented import README, arguments_of, code_in, lines_in
 from tests.tiny import write_text
 
 WALK = "From the command line"

@@ -1,0 +1,22 @@
+"""hrnn demo."""
+
+from tests.commands.console import hrnn
+
+
+def test_the_demo_compares_four_models_and_continues(tmp_path, capsys):
+    options = ("--folder", tmp_path / "demo", "--updates", 12)
+    code, out, _ = hrnn(capsys, "demo", *options)
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()[5:9]]
+    assert [row[0] for row in rows] == ["ours", "hrnn", "gr-hrnn", "mr-hrnn"]
+    assert [row[-2] for row in rows] == ["24", "40", "24", "24"]
+    ours, hrnn_, _, mr = (int(row[-1]) for row in rows)  # megabytes of a longer window
+    assert 0 < 2 * ours < mr < hrnn_
+    assert (tmp_path / "demo" / "curves.png").exists()
+    (tmp_path / "demo" / "hrnn" / "result.json").unlink()
+    before = (tmp_path / "demo" / "ours" / "journal.jsonl").read_bytes()
+    assert hrnn(capsys, "demo", *options)[0] == 0
+    assert (tmp_path / "demo" / "ours" / "journal.jsonl").read_bytes() == before
+    code, _, err = hrnn(capsys, "demo", *options, "--seed", 1)
+    assert code == 2
+    assert "holds a run with other options" in err
