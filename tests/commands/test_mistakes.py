@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_written(capsys, tmp_path):
 def test_what_only_some_runs_can_do(capsys, run):
     assert "only runs on text can be sampled" in complaint(capsys, "sample", run)
     assert "makes its own data" in complaint(capsys, "evaluate", run, "--data", run)
-    assert "--length is for runs on the copy task" in complaint(capsys, "evaluate", run, "--length", 5)
+    assert "the sequences of this task have one length only" in complaint(capsys, "evaluate", run, "--length", 5)
     assert "give a name that ends with .png, .svg or .pdf" in complaint(capsys, "plot", run, "--output", run / "a.gif")
 
 
@@ -253,5 +253,5 @@ def test_a_users_mistake_while_running_is_shown_with_its_line(capsys, tmp_path, 
     monkeypatch.chdir(tmp_path)
     code, _, err = hrnn(capsys, "train", "--task", "broken_task_of_mine:Parity", *TINY, "--periods", 3, "--updates", 1)
     assert code == 1
-    assert "broken_task_of_mine.py, line 17, in loss: ZeroDivisionError" in err.splitlines()[-1]
+    assert "broken_task_of_mine.py, line 16, in loss: ZeroDivisionError" in err.splitlines()[-1]
     assert "Traceback" not in err
