@@ -21,9 +21,9 @@ from benchmarks.configurations import text_source
 from benchmarks.run import environment
 from hrnn.tasks import Copy, Text
 from hrnn.training import folder as folders
-from hrnn.training.config import Budget, Config, Learning, Model, settled
-from hrnn.training.loop import follow_up, learn
-from hrnn.training.progress import Lines
+from hrnn.training.config import Budget, Config, Learning, Model, resolved
+from hrnn.training.display import Lines
+from hrnn.training.loop import after_batch, learn
 from hrnn.training.run import Run
 
 ENDLESS = Budget(updates=10**6)
@@ -65,29 +65,29 @@ def bare(run: Run, number: int) -> None:
     run.optimizers[0].zero_grad()
 
 
-def trained(run: Run, progress: Lines) -> None:
+def trained(run: Run, display: Lines) -> None:
     """One update as the trainer makes it."""
     before = run.position.updates
     sums = learn(run, run.course.batch(run.position.batches))
     run.position.batches += 1
-    follow_up(run, before, sums)
-    progress.show(run)
+    after_batch(run, before, sums)
+    display.show(run)
 
 
 def compared(name: str, config: Config, repeats: int) -> dict:
     """Best seconds per update of both."""
-    config = settled(config)
+    config = resolved(config)
     with tempfile.TemporaryDirectory() as folder:
         runs = []
         for which in ("bare", "trained"):
             folders.create(Path(folder) / which, config, False)
             runs.append(Run(config, Path(folder) / which))
-        progress, best = Lines(), [math.inf, math.inf]
-        with progress.following(runs[1]):
+        display, best = Lines(), [math.inf, math.inf]
+        with display.showing(runs[1]):
             for number in range(repeats):
                 for which in (0, 1):
                     started = time.process_time()
-                    bare(runs[0], number) if which == 0 else trained(runs[1], progress)
+                    bare(runs[0], number) if which == 0 else trained(runs[1], display)
                     best[which] = min(best[which], time.process_time() - started)
         runs[1].journal.close()
     return {"configuration": name, "bare_seconds": round(best[0], 4), "trained_seconds": round(best[1], 4),

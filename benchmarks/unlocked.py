@@ -33,7 +33,7 @@ from hrnn.report.curves import STYLE, plt, save, shorten_axis, style_of
 from hrnn.report.series import Line, aligned
 from hrnn.tasks import Copy, Pixels, Task, Text
 from hrnn.training import folder as folders
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime, settled
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.journal import read
 from hrnn.training.network import unrolled
 
@@ -93,7 +93,7 @@ def config(task: str, row: Row, rate: float, seed: int, data: Path) -> Config[An
         kind, batch = Pixels(data=data / "mnist", pool=4), 100
         budget = Budget(sequences=55_000, validate_every=220 if row.small else 110)
         shape = {"periods": (7,), "window": 49, "betas": (0.1,)}
-    return settled(
+    return resolved(
         Config(
             kind,
             Model(row.model, hidden_sizes=sizes, indices=row.indices, **shape),

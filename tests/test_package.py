@@ -49,7 +49,7 @@ INSIDE = {
     "cells": ["contract", "builtin", "block", "gru", "lstm", "rnn", "exchange", "__init__"],
     "tasks": [
         "contract",
-        "draws",
+        "random",
         "copy",
         "needle",
         "idx",
@@ -63,7 +63,7 @@ INSIDE = {
     "training": [
         *("files", "compare", "formats", "entries", "records", "config", "identity", "trust", "checkpoint", "journal"),
         *("folder", "opening", "network", "sizes", "optimizer", "evaluation"),
-        *("run", "progress", "stop", "loop", "trained", "sampling", "__init__"),
+        *("run", "display", "stop", "loop", "trained", "sampling", "__init__"),
     ],
     "launching": [
         *(

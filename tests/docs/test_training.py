@@ -11,7 +11,7 @@ from hrnn.commands import sweep
 from hrnn.commands.options import parse
 from hrnn.commands.train import Train, task_and_rest
 from hrnn.launching.grid import points
-from hrnn.training.config import Config, settled
+from hrnn.training.config import Config, resolved
 from tests.commands.console import hrnn
 from tests.docs.documented import PAGES, ROOT, arguments_of, code_in, lines_in
 from tests.tiny import write_mnist, write_text
@@ -106,7 +106,7 @@ def test_every_command_of_a_page_is_understood(page, data, monkeypatch):
         if isinstance(options, Train):
             config = Config(options.task, options.model, options.learning, options.budget, options.upkeep)
             fetches = {"download": False} if hasattr(config.task, "download") else {}
-            settled(replace(config, task=replace(config.task, **fetches)))
+            resolved(replace(config, task=replace(config.task, **fetches)))
         elif words[0] == "sweep":
             base, axes = options
             points(base.config, axes, base.grid.random, base.grid.sweep_seed or 0)

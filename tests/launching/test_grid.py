@@ -41,7 +41,7 @@ def test_the_grid_is_every_combination_with_readable_names():
     ]
     last = found[-1].unit.config
     assert (last.hidden_sizes, last.upkeep.seed, last.learning.learning_rate) == ((16, 8), 1, 0.02)
-    assert last.betas == (0.1,)  # settled
+    assert last.betas == (0.1,)  # resolved
     settings = list(rows(found))
     assert [len(group) for _, group in settings] == [2, 2, 2, 2]
     assert settings[1][0] == {"hidden-sizes": (8, 8), "learning-rate": 0.02}

@@ -7,14 +7,14 @@ import torch
 
 from hrnn.launching.measuring import bytes_of, end_of, fullest, seconds_of
 from hrnn.tasks import Copy, Text
-from hrnn.training.config import Budget, Config, Learning, Model, settled
+from hrnn.training.config import Budget, Config, Learning, Model, resolved
 from hrnn.training.run import Run
 from tests.tiny import write_text
 
 
 def copy(model="ours", window=400, **options):
     made = Model(model, hidden_sizes=(64, 64), periods=(10,), window=window)
-    return settled(Config(Copy(**options), made, Learning(batch=50), Budget(updates=1)))
+    return resolved(Config(Copy(**options), made, Learning(batch=50), Budget(updates=1)))
 
 
 def test_a_curriculum_is_measured_at_the_length_that_fills_the_window(tmp_path):
@@ -28,7 +28,7 @@ def test_a_curriculum_is_measured_at_the_length_that_fills_the_window(tmp_path):
 
 def test_the_end_of_a_batch_has_its_targets_and_boundaries(tmp_path):
     task = Text((write_text(tmp_path / "text.txt"),))
-    config = settled(Config(task, Model(hidden_sizes=(4, 4), window=12), Learning(batch=3), Budget(updates=1)))
+    config = resolved(Config(task, Model(hidden_sizes=(4, 4), window=12), Learning(batch=3), Budget(updates=1)))
     batch = fullest(Run(config, tmp_path))
     window, end = batch.windows[-1], end_of(batch).windows[0]
     assert torch.equal(end.x, window.x[-2:])

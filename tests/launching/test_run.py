@@ -20,7 +20,7 @@ from hrnn.launching.units import Ending, Unit, prepare
 from hrnn.tasks import Needle
 from hrnn.training import folder as folders
 from hrnn.training.checkpoint import CheckpointFolder
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime, settled
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.journal import JOURNAL, read
 from hrnn.training.loop import start, train
 
@@ -43,7 +43,7 @@ def unit(seed=0, updates=3, **learning):
         Budget(updates=updates, validate_every=50),
         Runtime(seed=seed, checkpoint_seconds=0.2, journal_every=1, tensorboard=False),
     )
-    return Unit(f"ours/seed-{seed}", settled(config))
+    return Unit(f"ours/seed-{seed}", resolved(config))
 
 
 def units(updates=3):

@@ -39,16 +39,16 @@ def run(*arguments: str, folder: str) -> dict:
 @contextlib.contextmanager
 def after_update(number: int, act, second: bool = True):
     """Do something in one process after an update."""
-    original = loop.follow_up
+    original = loop.after_batch
 
     def follow(run, before, sums):
         original(run, before, sums)
         if second == SECOND and run.position.updates == number:
             act()
 
-    loop.follow_up = follow
+    loop.after_batch = follow
     yield
-    loop.follow_up = original
+    loop.after_batch = original
 
 
 def full_disk():

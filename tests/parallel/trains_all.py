@@ -19,9 +19,9 @@ from hrnn.training import loop
 KILLED_AT = 17  # updates
 
 
-def killed_after_some_updates(follow_up):
+def killed_after_some_updates(after_batch):
     def follow(run, before, sums):
-        follow_up(run, before, sums)
+        after_batch(run, before, sums)
         if run.position.updates >= KILLED_AT and os.environ["RANK"] == "1":
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -30,9 +30,9 @@ def killed_after_some_updates(follow_up):
 
 if __name__ == "__main__":
     commands, kills = json.loads(Path(sys.argv[1]).read_text()), int(sys.argv[2])
-    original = loop.follow_up
+    original = loop.after_batch
     for number, arguments in enumerate(commands.values()):
-        loop.follow_up = killed_after_some_updates(original) if number == restarts() < kills else original
+        loop.after_batch = killed_after_some_updates(original) if number == restarts() < kills else original
         code = main(arguments)
         if code:
             sys.exit(code)

@@ -16,7 +16,7 @@ from tests.tiny import write_mnist
 
 @pytest.fixture
 def data(tmp_path):
-    """Enough for a configuration to be settled: MNIST is not read for that, Penn TreeBank's alphabet is."""
+    """Enough for a configuration to be resolved: MNIST is not read for that, Penn TreeBank's alphabet is."""
     (tmp_path / "mnist").mkdir()
     (tmp_path / "ptb").mkdir()
     for part in ("train", "valid", "test"):

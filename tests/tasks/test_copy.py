@@ -158,6 +158,6 @@ def test_a_resumed_curriculum_is_where_it_was():
 
 def test_length_and_start_contradict_each_other():
     with pytest.raises(UserError, match=r"--length 5 .* --start 3"):
-        Copy(length=5, start=3).settled()
+        Copy(length=5, start=3).resolved()
     with pytest.raises(UserError, match="--step is 0"):
-        Copy(step=0).settled()
+        Copy(step=0).resolved()

@@ -42,6 +42,6 @@ def test_accuracy_is_counted():
 
 def test_bad_options_are_refused():
     with pytest.raises(UserError, match="--within is 0"):
-        Needle(within=0).settled()
+        Needle(within=0).resolved()
     with pytest.raises(UserError, match="--symbols is 1; give at least 2"):
-        Needle(symbols=1).settled()
+        Needle(symbols=1).resolved()

@@ -24,14 +24,14 @@ def folder(tmp_path):
 
 def test_plain_and_packed_files_read_the_same(tmp_path):
     packed, plain = write_mnist(tmp_path / "a"), write_mnist(tmp_path / "b", packed=False)
-    first, second = (Pixels(data=data).settled().batch(0, READING).windows[0] for data in (packed, plain))
+    first, second = (Pixels(data=data).resolved().batch(0, READING).windows[0] for data in (packed, plain))
     assert torch.equal(first.x, second.x)
     assert first.x.shape == (784, 20, 1)
     assert 0 <= first.x.min() < first.x.max() <= 1
 
 
 def test_an_epoch_has_every_training_image_once_and_no_other(folder):
-    task = Pixels(data=folder).settled()
+    task = Pixels(data=folder).resolved()
     images, _ = idx.read_pair(folder, "train")
     assert task.batches_per_epoch(READING) == 11  # 220 of 240; the last 20 validate
     seen = torch.cat([task.batch(index, READING).windows[0].x[..., 0].T for index in range(11)])
@@ -43,30 +43,30 @@ def test_an_epoch_has_every_training_image_once_and_no_other(folder):
 
 
 def test_images_and_labels_belong_together(folder):
-    window = Pixels(data=folder).settled().batch(5, READING).windows[-1]
+    window = Pixels(data=folder).resolved().batch(5, READING).windows[-1]
     rows = window.x[..., 0].T.reshape(20, 28, 28).mean(2)
     assert torch.equal((rows.argmax(1) - 4) // 2, window.y[-1])
 
 
 def test_rows_of_a_process_are_those_of_the_whole_batch(folder):
-    task = Pixels(data=folder).settled()
+    task = Pixels(data=folder).resolved()
     whole, part = (task.batch(3, reading).windows[0] for reading in (READING, replace(READING, rows=range(5, 9))))
     assert torch.equal(whole.x[:, 5:9], part.x)
     assert torch.equal(whole.y[:, 5:9], part.y)
 
 
 def test_pooling_averages_squares(folder):
-    whole = Pixels(data=folder).settled().batch(0, READING).windows[0].x[..., 0].T.reshape(20, 1, 28, 28)
+    whole = Pixels(data=folder).resolved().batch(0, READING).windows[0].x[..., 0].T.reshape(20, 1, 28, 28)
     for pool in (2, 4):
-        pooled = Pixels(data=folder, pool=pool).settled().batch(0, READING).windows[0].x[..., 0].T
+        pooled = Pixels(data=folder, pool=pool).resolved().batch(0, READING).windows[0].x[..., 0].T
         assert torch.allclose(pooled, torch.nn.functional.avg_pool2d(whole, pool).flatten(1), atol=1e-6)
 
 
 def test_the_order_of_pixels_is_stored_and_the_same_for_every_seed(folder):
-    task = Pixels(data=folder, permuted=True, pool=4).settled()
+    task = Pixels(data=folder, permuted=True, pool=4).resolved()
     assert sorted(task.order) == list(range(49))
-    assert task.settled().order == task.order == Pixels(data=folder, permuted=True, pool=4).settled().order
-    straight = Pixels(data=folder, pool=4).settled()
+    assert task.resolved().order == task.order == Pixels(data=folder, permuted=True, pool=4).resolved().order
+    straight = Pixels(data=folder, pool=4).resolved()
     for seed in (0, 1):
         reading = replace(READING, seed=seed)
         x, y = straight.batch(0, reading).windows[0].x, task.batch(0, reading).windows[0].x
@@ -74,7 +74,7 @@ def test_the_order_of_pixels_is_stored_and_the_same_for_every_seed(folder):
 
 
 def test_short_windows_are_aligned_to_the_end_and_only_the_last_has_targets(folder):
-    batch = Pixels(data=folder).settled().batch(0, replace(READING, window=166))
+    batch = Pixels(data=folder).resolved().batch(0, replace(READING, window=166))
     assert [window.steps for window in batch.windows] == [120, 166, 166, 166, 166]
     assert [window.targets for window in batch.windows] == [0, 0, 0, 0, 20]
 
@@ -85,7 +85,7 @@ def test_damaged_files_are_named(folder):
 
     def complaint():
         with pytest.raises(UserError) as error:
-            Pixels(data=folder).settled().batch(0, READING)
+            Pixels(data=folder).resolved().batch(0, READING)
         return str(error.value)
 
     images.write_bytes(content[: len(content) // 2])
@@ -125,19 +125,19 @@ def mirror(folder):
 
 
 def test_a_download_is_checked(tmp_path, folder, mirror, monkeypatch):
-    task = Pixels(data=tmp_path / "new", download=True, mirror=mirror).settled()
+    task = Pixels(data=tmp_path / "new", download=True, mirror=mirror).resolved()
     with pytest.raises(UserError, match="wrong checksum"):
         task.batch(0, READING)
     sums = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in idx.SHA256}
     monkeypatch.setattr(idx, "SHA256", sums)
-    assert torch.equal(task.batch(0, READING).windows[0].x, Pixels(data=folder).settled().batch(0, READING).windows[0].x)
+    assert torch.equal(task.batch(0, READING).windows[0].x, Pixels(data=folder).resolved().batch(0, READING).windows[0].x)
     with pytest.raises(UserError, match="cannot be downloaded"):
         idx.download(tmp_path / "other", "http://127.0.0.1:9/")
 
 
 def test_real_mnist_has_55_000_to_train_and_5_000_to_validate():
     data = real_data("mnist")
-    task = Pixels(data=data, pool=2).settled()
+    task = Pixels(data=data, pool=2).resolved()
     assert task.batches_per_epoch(Reading(0, 100, 196)) == 550
     assert sum(batch.rows for batch in task.evaluation("validation", Reading(0, 100, 196))) == 5000
     assert sum(batch.rows for batch in task.evaluation("test", Reading(0, 100, 196))) == 10000

@@ -21,7 +21,7 @@ READING = Reading(seed=0, batch=4, window=10)
 
 @pytest.fixture
 def task(tmp_path):
-    return Text(data=(write_text(tmp_path / "text.txt"),)).settled()
+    return Text(data=(write_text(tmp_path / "text.txt"),)).resolved()
 
 
 def words_of(task, x):
@@ -56,7 +56,7 @@ def test_boundaries_go_on_over_windows(task):
 def test_a_third_level_ticks_with_lines_and_every_line_begins_a_word(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("ab cd\nef. gh\n" * 50)
-    task = Text(data=(path,), boundaries=("word", "line")).settled()
+    task = Text(data=(path,), boundaries=("word", "line")).resolved()
     assert task.reaches == (20, 20)
     boundaries = task.batch(0, replace(READING, batch=1, rows=range(1), window=13)).windows[0].boundaries
     assert boundaries.shape == (14, 1, 2)
@@ -111,7 +111,7 @@ def test_a_text_in_blocks_is_the_text_as_a_whole(tmp_path_factory, text, names, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "BLOCK", 5)
         patch.setattr(corpus, "PIECE", 12)
-        task = Text((path,), held_out=0.2, symbols=symbols, boundaries=tuple(names), unknown=False).settled()
+        task = Text((path,), held_out=0.2, symbols=symbols, boundaries=tuple(names), unknown=False).resolved()
         held_out = int(0.2 * len(text))
         training, test = text[: len(text) - 2 * held_out], text[len(text) - held_out :]
         vocabulary = "".join(sorted(set(training))) if symbols == "characters" else EVERY_BYTE
@@ -141,12 +141,12 @@ def same(batches, expected):
 def test_codes_are_as_narrow_as_the_vocabulary_allows(tmp_path, kinds):
     content = "".join(map(chr, [*range(32, 0xD000), *range(0xE000, 0x1E000)][:kinds])) * 2
     (tmp_path / "a.txt").write_text(content, newline="")
-    task = Text((tmp_path / "a.txt",), validation=tmp_path / "a.txt", test=tmp_path / "a.txt").settled()
+    task = Text((tmp_path / "a.txt",), validation=tmp_path / "a.txt", test=tmp_path / "a.txt").resolved()
     assert len(task.vocabulary) == kinds
     (window,) = task.batch(0, Reading(0, 1, 2 * kinds - 1)).windows
     assert "".join(task.vocabulary[code] for code in window.x[:, 0]) == content[:-1]
     assert task._part("training").codes.itemsize == {100: 1, 300: 2, 70_000: 4}[kinds]
-    assert Text((tmp_path / "a.txt",), symbols="bytes").settled()._part("training").codes.itemsize == 1
+    assert Text((tmp_path / "a.txt",), symbols="bytes").resolved()._part("training").codes.itemsize == 1
 
 
 def test_a_text_is_read_once_for_a_run(tmp_path, monkeypatch):
@@ -177,13 +177,13 @@ def test_rows_of_a_process_are_those_of_the_whole_batch(task):
 def test_bytes_and_characters(tmp_path):
     path = tmp_path / "text.txt.gz"
     path.write_bytes(gzip.compress(("naïve café\n" * 50).encode()))
-    characters, raw = (Text(data=(path,), symbols=symbols).settled() for symbols in ("characters", "bytes"))
+    characters, raw = (Text(data=(path,), symbols=symbols).resolved() for symbols in ("characters", "bytes"))
     assert characters.vocabulary == "".join(sorted(set("naïve café\n")))
     assert raw.vocabulary == "".join(map(chr, range(256)))  # whatever the training text has
     assert (raw.outputs, raw.inputs.count, characters.outputs) == (256, 256, len(characters.vocabulary) + 1)
     path.write_bytes(b"\xff\xfe bad" * 100)
     with pytest.raises(UserError, match=r"not UTF-8 .*--symbols bytes"):
-        Text(data=(path,)).settled()
+        Text(data=(path,)).resolved()
 
 
 def test_a_fault_in_utf8_is_named_by_its_place_in_the_file(tmp_path, monkeypatch):
@@ -191,7 +191,7 @@ def test_a_fault_in_utf8_is_named_by_its_place_in_the_file(tmp_path, monkeypatch
     for content, place in ((b"abcdefg\xc3\xa9\xc3(", 9), (b"abc\xe2\x82", 3), (b"abc\xe2\x82(fg", 3), (b"\xff", 0)):
         (tmp_path / "a.txt").write_bytes(content)
         with pytest.raises(UserError, match=rf"is not UTF-8 \(byte {place}\)"):
-            Text((tmp_path / "a.txt",)).settled()
+            Text((tmp_path / "a.txt",)).resolved()
 
 
 def text_of(task, part):
@@ -202,7 +202,7 @@ def test_parts_are_given_or_split_off(tmp_path):
     text = "".join(chr(97 + i % 26) for i in range(1000))
     (tmp_path / "a.txt").write_text(text)
     (tmp_path / "b.txt").write_text("abcxyz")
-    task = Text(data=(tmp_path / "a.txt",), held_out=0.1).settled()
+    task = Text(data=(tmp_path / "a.txt",), held_out=0.1).resolved()
     assert [text_of(task, part) for part in ("training", "validation", "test")] == [text[:800], text[800:900], text[900:]]
     task = replace(task, validation=tmp_path / "b.txt")
     assert [text_of(task, part) for part in ("training", "validation", "test")] == [text[:900], "abcxyz", text[900:]]
@@ -212,17 +212,17 @@ def test_parts_are_given_or_split_off(tmp_path):
 
 def test_runs_of_a_process_share_a_text_until_it_changes(tmp_path):
     path = write_text(tmp_path / "a.txt")
-    first, second, other = Text((path,)).settled(), Text((path,), reach=5).settled(), Text((path,), boundaries=()).settled()
+    first, second, other = Text((path,)).resolved(), Text((path,), reach=5).resolved(), Text((path,), boundaries=()).resolved()
     assert first._part("training") is second._part("training")
     assert first._part("training") is not other._part("training")
     path.write_text(SENTENCE.upper() * 50)
-    assert Text((path,)).settled().vocabulary != first.vocabulary
+    assert Text((path,)).resolved().vocabulary != first.vocabulary
 
 
 def test_characters_that_training_never_had_are_unknown_symbols(tmp_path):
     (tmp_path / "a.txt").write_text("abc " * 100)
     (tmp_path / "b.txt").write_text("abc ö d\n")
-    task = Text(data=(tmp_path / "a.txt",), validation=tmp_path / "b.txt", boundaries=("line",)).settled()
+    task = Text(data=(tmp_path / "a.txt",), validation=tmp_path / "b.txt", boundaries=("line",)).resolved()
     assert (task.vocabulary, task.outputs) == (" abc", 5)
     (batch,) = task.evaluation("validation", READING)
     (window,) = batch.windows
@@ -241,7 +241,7 @@ def test_characters_that_training_never_had_are_unknown_symbols(tmp_path):
 def test_without_the_unknown_symbol_characters_that_training_never_had_are_named(tmp_path):
     (tmp_path / "a.txt").write_text("abc " * 100)
     (tmp_path / "b.txt").write_text("abc ö d ö " * 10)
-    task = Text(data=(tmp_path / "a.txt",), validation=tmp_path / "b.txt", unknown=False).settled()
+    task = Text(data=(tmp_path / "a.txt",), validation=tmp_path / "b.txt", unknown=False).resolved()
     assert task.outputs == 4
     with pytest.raises(UserError, match=r"validation text holds 2 character\(s\) .* \('d', 'ö'\), 30 times"):
         next(task.evaluation("validation", READING))
@@ -254,7 +254,7 @@ def test_without_the_unknown_symbol_characters_that_training_never_had_are_named
     [("wrod", "level 2 never ticks; did you mean word?"), ("[0-9]", "never ticks"), ("word", None), ("dog", None)],
 )
 def test_a_boundary_that_is_nowhere_is_said(tmp_path, boundary, said):
-    task = Text(data=(write_text(tmp_path / "text.txt"),), boundaries=("word", boundary)).settled()
+    task = Text(data=(write_text(tmp_path / "text.txt"),), boundaries=("word", boundary)).resolved()
     assert [warning.endswith(said or "?") for warning in task.warnings()] == ([True] if said else [])
 
 
@@ -273,18 +273,18 @@ def test_bad_texts_and_options_are_refused(tmp_path, content, options, complaint
     path = tmp_path / "text.txt"
     path.write_text(content)
     with pytest.raises(UserError, match=re.escape(complaint)):
-        Text(**{"data": (path,), **options}).settled().batch(0, READING)
+        Text(**{"data": (path,), **options}).resolved().batch(0, READING)
 
 
 def test_missing_files_and_folders_are_named(tmp_path):
     with pytest.raises(UserError, match=r"gone\.txt does not exist"):
-        Text(data=(tmp_path / "gone.txt",)).settled()
+        Text(data=(tmp_path / "gone.txt",)).resolved()
     with pytest.raises(UserError, match=r"does not hold ptb\.train\.txt"):
-        Text(data=(tmp_path,)).settled()
+        Text(data=(tmp_path,)).resolved()
 
 
 def test_penn_treebank_has_50_symbols_and_its_own_parts():
-    task = Text(data=(real_data("ptb"),)).settled()
+    task = Text(data=(real_data("ptb"),)).resolved()
     assert (len(task.vocabulary), task.outputs) == (50, 51)
     assert [len(task._part(part).codes) for part in ("training", "validation", "test")] == [5_101_618, 399_782, 449_945]
     assert task.batches_per_epoch(Reading(0, 100, 50)) == 1021

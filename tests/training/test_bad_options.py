@@ -13,7 +13,7 @@ import pytest
 from hrnn.errors import UserError
 from hrnn.limits import name_of
 from hrnn.tasks import Copy, Needle, Pixels, Text
-from hrnn.training.config import Budget, Config, Learning, Model, from_json, settled, to_json
+from hrnn.training.config import Budget, Config, Learning, Model, from_json, resolved, to_json
 from tests.tiny import write_text
 
 SECTIONS = ("task", "model", "learning", "budget", "upkeep")
@@ -69,7 +69,7 @@ def test_every_option_refuses_every_wrong_type_in_python_and_in_a_file(task):
     for of, section, field, values in options():
         for value in values if of is task else ():
             with pytest.raises(UserError) as refused:
-                settled(with_option(base, section, field, value))
+                resolved(with_option(base, section, field, value))
             assert name_of(field) in str(refused.value), (field, refused.value)
             with pytest.raises(UserError) as refused:
                 from_json({**entries, section: {**entries[section], field: value}})
@@ -104,17 +104,17 @@ def test_every_option_refuses_every_wrong_type_in_python_and_in_a_file(task):
     ],
 )
 def test_ranges(section, field, values):
-    base = settled(Config(Copy(), budget=Budget(updates=1)))
+    base = resolved(Config(Copy(), budget=Budget(updates=1)))
     for value in values:
         with pytest.raises(UserError, match=name_of(field)):
-            settled(with_option(base, section, field, value))
+            resolved(with_option(base, section, field, value))
         entries = to_json(with_option(base, section, field, value))
         with pytest.raises(UserError, match=f"does not describe a run.*{name_of(field)}"):
             from_json(json.loads(json.dumps(entries)))
 
 
 def test_a_file_that_is_no_configuration():
-    entries = to_json(settled(Config(Copy(), budget=Budget(updates=1))))
+    entries = to_json(resolved(Config(Copy(), budget=Budget(updates=1))))
     damaged = [5, None, [], {}, {**entries, "task": 5}, {**entries, "task": {"name": 5}}, {**entries, "model": [1]}]
     damaged += [{**entries, "upkeep": {**entries["upkeep"], "sed": 1}}, {**entries, "more": {}}]
     damaged += [{**entries, "model": {**entries["model"], name: None}} for name in ("window", "hidden_sizes", "betas")]
@@ -126,6 +126,7 @@ def test_a_file_that_is_no_configuration():
 
 def test_lists_and_texts_do_where_tuples_and_paths_are_meant(tmp_path):
     text = write_text(tmp_path / "a.txt")
-    config = settled(Config(Text(data=[str(text)], boundaries=["word"]), Model(hidden_sizes=[4, 4]), Learning(learning_rate=1)))
+    task = Text(data=[str(text)], boundaries=["word"])
+    config = resolved(Config(task, Model(hidden_sizes=[4, 4]), Learning(learning_rate=1)))
     assert config.task.data == (text,)
     assert config.hidden_sizes == (4, 4)

@@ -6,7 +6,7 @@ import pytest
 
 from hrnn.errors import UserError
 from hrnn.tasks import Copy, Needle, Pixels, Text
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, settled, to_json
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, resolved, to_json
 from hrnn.training.network import build, gradient, narrow_levels, unrolled
 from hrnn.training.optimizer import learning_rate
 from tests.tiny import write_text
@@ -20,20 +20,20 @@ def test_a_configuration_survives_json(tmp_path):
         Config(Needle(), Model(model="lstm")),
     ]
     for config in configs:
-        config = settled(config)
+        config = resolved(config)
         again = from_json(json.loads(json.dumps(to_json(config))))
         assert again == config
-        assert settled(again) == again
+        assert resolved(again) == again
 
 
 def test_open_entries_take_what_suits_the_task(tmp_path):
-    copy = settled(Config(Copy()))
+    copy = resolved(Config(Copy()))
     assert (copy.hidden_sizes, copy.periods, copy.window, copy.betas) == ((256, 256), (10,), 200, (0.1,))
     assert copy.budget.sequences == 1_000_000
-    assert settled(Config(Copy(), budget=Budget(updates=5))).budget == Budget(updates=5)
-    text = settled(Config(Text(data=(write_text(tmp_path / "a.txt"),))))
+    assert resolved(Config(Copy(), budget=Budget(updates=5))).budget == Budget(updates=5)
+    text = resolved(Config(Text(data=(write_text(tmp_path / "a.txt"),))))
     assert (text.hidden_sizes, text.periods, text.reaches, text.window) == ((256, 512), (), (20,), 50)
-    flat = settled(Config(text.task, Model(model="lstm")))
+    flat = resolved(Config(text.task, Model(model="lstm")))
     assert (flat.hidden_sizes, flat.periods, flat.reaches, flat.betas) == ((512,), (), (), ())
 
 
@@ -41,7 +41,7 @@ def test_open_entries_take_what_suits_the_task(tmp_path):
     ("name", "method"), [("ours", "Restricted"), ("gr-hrnn", "Restricted"), ("hrnn", "Full"), ("lstm", "Full")]
 )
 def test_models_by_name(name, method):
-    config = settled(Config(Copy(), Model(model=name)))
+    config = resolved(Config(Copy(), Model(model=name)))
     assert type(gradient(config)).__name__ == method
     assert unrolled(config) == 200
     assert any(config.betas) == (name in ("ours", "hrnn"))
@@ -52,7 +52,7 @@ def test_models_by_name(name, method):
 )
 def test_mr_hrnn_unrolls_as_many_steps_as_ours_stores_vectors(window, periods, expected):
     sizes = (8,) * (len(periods) + 1)
-    config = settled(Config(Copy(), Model(model="mr-hrnn", hidden_sizes=sizes, periods=periods, window=window)))
+    config = resolved(Config(Copy(), Model(model="mr-hrnn", hidden_sizes=sizes, periods=periods, window=window)))
     assert unrolled(config) == expected
     assert type(gradient(config)).__name__ == "Full"
     assert all(config.betas)
@@ -85,20 +85,20 @@ def test_mr_hrnn_unrolls_as_many_steps_as_ours_stores_vectors(window, periods, e
 )
 def test_contradictions_are_refused(options, complaint):
     with pytest.raises(UserError, match=complaint):
-        settled(Config(Copy(), **options))
+        resolved(Config(Copy(), **options))
 
 
 def test_a_cell_that_does_not_exist_is_the_users_mistake():
     with pytest.raises(UserError, match="cell is 'lstn'"):
-        build(settled(Config(Copy(), Model(cell="lstn"))))
+        build(resolved(Config(Copy(), Model(cell="lstn"))))
     with pytest.raises(UserError, match="--cell nowhere:Cell cannot be loaded"):
-        build(settled(Config(Copy(), Model(cell="nowhere:Cell"))))
+        build(resolved(Config(Copy(), Model(cell="nowhere:Cell"))))
 
 
 def test_levels_that_do_not_grow_are_warned_about():
-    grown = settled(Config(Copy(), Model(hidden_sizes=(8, 16, 16), periods=(5, 5))))
+    grown = resolved(Config(Copy(), Model(hidden_sizes=(8, 16, 16), periods=(5, 5))))
     assert list(narrow_levels(grown)) == []
-    narrow = settled(Config(Copy(), Model(hidden_sizes=(16, 16, 32), periods=(5, 5))))
+    narrow = resolved(Config(Copy(), Model(hidden_sizes=(16, 16, 32), periods=(5, 5))))
     (warning,) = narrow_levels(narrow)
     assert "level 1 has 16 units to summarise up to 5 hidden states of 16 units" in warning
     assert list(narrow_levels(replace(narrow, model=replace(narrow.model, periods=(5, 1))))) == []
@@ -106,7 +106,7 @@ def test_levels_that_do_not_grow_are_warned_about():
 
 def test_weights_depend_on_the_seed_only():
     small = Model(hidden_sizes=(8, 8))
-    first, again, other = (build(settled(Config(Copy(), small, upkeep=Runtime(seed=seed)))).state_dict() for seed in (0, 0, 1))
+    first, again, other = (build(resolved(Config(Copy(), small, upkeep=Runtime(seed=seed)))).state_dict() for seed in (0, 0, 1))
     assert all(bool((first[name] == again[name]).all()) for name in first)
     assert any(bool((first[name] != other[name]).any()) for name in first)
 
@@ -123,4 +123,4 @@ def test_the_learning_rate_is_a_function_of_how_far_the_run_is():
 def test_paths_are_absolute_so_that_a_run_can_be_resumed_from_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_text(tmp_path / "a.txt")
-    assert settled(Config(Text(data=(Path("a.txt"),)))).task.data == (tmp_path / "a.txt",)
+    assert resolved(Config(Text(data=(Path("a.txt"),)))).task.data == (tmp_path / "a.txt",)

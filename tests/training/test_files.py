@@ -28,12 +28,12 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
 def test_a_growing_file_is_cut_back(tmp_path):
     file = AppendOnlyFile(tmp_path / "file")
     file.write(b"one\n")
-    length = file.settle()
+    length = file.sync()
     file.write(b"two, which never happ")
     file.close()
     again = AppendOnlyFile(tmp_path / "file", length)
     again.write(b"three\n")
-    assert again.settle() == 10
+    assert again.sync() == 10
     again.close()
     assert (tmp_path / "file").read_bytes() == b"one\nthree\n"
 

@@ -12,7 +12,7 @@ from hrnn.tasks import Needle, Text
 from hrnn.training import folder as folders
 from hrnn.training import network as networks
 from hrnn.training.checkpoint import CheckpointFolder
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime, reading, settled
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, reading, resolved
 from hrnn.training.evaluation import score
 from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import start
@@ -77,4 +77,4 @@ def test_it_is_for_levels_that_move_within_a_window(tmp_path):
     start(config, tmp_path / "run")
     assert not any("frozen_loss" in record for record in updates_of(tmp_path / "run"))
     with pytest.raises(UserError, match="--frozen-every is -1"):
-        settled(replace(config, upkeep=replace(QUIET, frozen_every=-1)))
+        resolved(replace(config, upkeep=replace(QUIET, frozen_every=-1)))

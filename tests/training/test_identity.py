@@ -112,7 +112,7 @@ def test_changed_data_are_refused_until_they_are_accepted(capsys, run, change):
 def test_evaluation_reads_and_compares_its_own_part_only(tmp_path):
     for name in ("train", "test"):
         write_text(tmp_path / f"{name}.txt", 40)
-    task = hrnn.tasks.Text(data=(tmp_path / "train.txt",), test=tmp_path / "test.txt").settled()
+    task = hrnn.tasks.Text(data=(tmp_path / "train.txt",), test=tmp_path / "test.txt").resolved()
     recorded = {str(path): {"size": 1, "sha256": ""} for path in (tmp_path / "train.txt", tmp_path / "test.txt")}
     (changed,) = compare_data(recorded, task, ["test"]).changed
     assert "test.txt has 1,760 bytes and had 1" in changed
@@ -292,7 +292,7 @@ def test_a_new_run_on_a_full_disk_leaves_no_folder(tmp_path, monkeypatch):
         raise UserError("the disk is full")
 
     monkeypatch.setattr(folders, "write_atomically", full)
-    config = hrnn.training.config.settled(
+    config = hrnn.training.config.resolved(
         hrnn.training.config.Config(hrnn.tasks.Copy(length=2), budget=hrnn.training.config.Budget(updates=1))
     )
     with pytest.raises(UserError, match="full"):

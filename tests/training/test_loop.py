@@ -10,7 +10,7 @@ from hrnn.errors import DivergedError, UserError
 from hrnn.tasks import Copy, Needle, Pixels, Reading, Text
 from hrnn.training import folder as folders
 from hrnn.training.checkpoint import read as read_checkpoint
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime, settled
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.evaluation import evaluate
 from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import learn, start, train
@@ -100,7 +100,7 @@ def weights(folder):
 
 def test_gradients_of_a_batchs_windows_are_summed_before_the_update(tmp_path):
     model = replace(SMALL, window=5, model="hrnn")
-    config = settled(Config(Copy(length=6), model, Learning(batch=5), Budget(updates=1), QUIET))
+    config = resolved(Config(Copy(length=6), model, Learning(batch=5), Budget(updates=1), QUIET))
     (tmp_path / "run").mkdir()
     run, other = Run(config, tmp_path / "run"), Run(config, tmp_path / "run")
     batch = run.course.batch(0)
@@ -240,7 +240,7 @@ def test_a_loss_that_is_no_number_stops_the_run_before_it_spoils_the_weights(tmp
 
 
 def test_weights_that_are_no_numbers_are_never_saved(tmp_path):
-    config = settled(Config(Copy(length=3, test_sequences=10), SMALL, Learning(batch=5), Budget(updates=4), QUIET))
+    config = resolved(Config(Copy(length=3, test_sequences=10), SMALL, Learning(batch=5), Budget(updates=4), QUIET))
     (tmp_path / "run").mkdir()
     run = Run(config, tmp_path / "run")
     with torch.no_grad():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hrnn.tasks import Copy, Needle, Pixels
-from hrnn.training.config import Budget, Config, Model, settled
+from hrnn.training.config import Budget, Config, Model, resolved
 from hrnn.training.network import build
 from hrnn.training.sizes import bytes_needed, weights
 
@@ -14,7 +14,7 @@ def test_a_count_of_weights_is_that_of_the_network():
         Config(Needle(), Model(model="lstm", hidden_sizes=(9,))),
         Config(Pixels(), Model(hidden_sizes=(4, 4), periods=(5,), cell="rnn", decoder_layers=1)),
     ):
-        config = settled(replace(config, budget=Budget(updates=1)))
+        config = resolved(replace(config, budget=Budget(updates=1)))
         there = sum(parameter.numel() for parameter in build(config).parameters())
         assert weights(config) <= there <= weights(config) + sum(config.hidden_sizes)  # a GRU's second bias is left out
         assert bytes_needed(config)["weights"] > bytes_needed(config, learning=False)["weights"] == 4 * weights(config)

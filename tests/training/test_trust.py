@@ -9,7 +9,7 @@ from hrnn.errors import UserError
 from hrnn.launching.units import Unit
 from hrnn.tasks import Needle
 from hrnn.training import folder as folders
-from hrnn.training.config import Budget, Config, Model, settled
+from hrnn.training.config import Budget, Config, Model, resolved
 from hrnn.training.loop import train
 from hrnn.training.trust import Trust
 from tests.commands.console import OWN_TASK
@@ -101,5 +101,5 @@ def test_names_that_are_none(tmp_path, name):
 def test_a_sweep_trusts_what_its_own_command_names(tmp_path):
     config = Config(Needle(steps=4), Model(hidden_sizes=(4, 4), periods=(2,), window=4, cell="mine:Cell"))
     assert Trust.of(Unit("a", config).config) == Trust(cell="mine:Cell")
-    assert Trust.of(settled(Config(Needle(steps=4), budget=Budget(updates=1)))) == Trust()
+    assert Trust.of(resolved(Config(Needle(steps=4), budget=Budget(updates=1)))) == Trust()
     assert folders.resume_command(tmp_path) == f"hrnn resume {tmp_path}"

@@ -17,11 +17,11 @@ from hrnn.report.curves import draw
 from hrnn.report.series import load
 from hrnn.tasks import Copy
 from hrnn.training import folder as folders
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime, settled, to_json
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved, to_json
+from hrnn.training.display import suitable_display
 from hrnn.training.entries import whole_result
 from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import Outcome, start, train
-from hrnn.training.progress import suitable
 
 SIZES, PERIODS, BATCH, WINDOW = (32, 32), (4,), 30, 40
 LONG = 1000  # steps of the window whose bytes are measured
@@ -97,9 +97,9 @@ def measured(model: str) -> int:
 def run(folder: Path, config: Config[Copy]) -> Outcome:
     """A run, begun, continued or already there."""
     if (folder / folders.CONFIG).exists():
-        if folders.read_entries(folder) != to_json(settled(config)):
+        if folders.read_entries(folder) != to_json(resolved(config)):
             raise UserError(f"{folder} holds a run with other options; give another --folder")
         if (result := whole_result(folder, config.task.measured)) is not None:
             return Outcome(None, result)
-        return train(folder, progress=suitable())
-    return start(config, folder, progress=suitable())
+        return train(folder, display=suitable_display())
+    return start(config, folder, display=suitable_display())

@@ -17,10 +17,10 @@ from hrnn.errors import DONE, UserError
 from hrnn.limits import at_least, option
 from hrnn.tasks import Task
 from hrnn.training.config import reading
+from hrnn.training.display import counted, spoken
 from hrnn.training.evaluation import evaluate
 from hrnn.training.identity import compare_data
 from hrnn.training.network import unrolled
-from hrnn.training.progress import counted, spoken
 from hrnn.training.sizes import require_room
 from hrnn.training.trained import Trained, load_trusting
 from hrnn.training.trust import Trust

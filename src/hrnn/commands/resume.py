@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import tyro
 
 from hrnn.commands.options import parse
-from hrnn.commands.train import follow
+from hrnn.commands.train import run_and_report
 from hrnn.limits import above, at_least, option
 from hrnn.parallel import LONGEST, TIMEOUT, Group
 from hrnn.training import folder as folders
+from hrnn.training.display import suitable_display
 from hrnn.training.entries import metrics_of, read_whole, whole_result
 from hrnn.training.loop import Outcome, train
-from hrnn.training.progress import suitable
 from hrnn.training.trust import Trust
 
 
@@ -49,7 +49,7 @@ class Resume:
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(Resume, "resume", arguments)
-    return follow(options.run, options.json, options.timeout, lambda group: _resume(options, group))
+    return run_and_report(options.run, options.json, options.timeout, lambda group: _resume(options, group))
 
 
 def _resume(options: Resume, group: Group) -> Outcome:
@@ -61,7 +61,7 @@ def _resume(options: Resume, group: Group) -> Outcome:
         options.run,
         group=group,
         minutes=options.minutes,
-        progress=suitable() if group.first else None,
+        display=suitable_display() if group.first else None,
         trust=options.own,
         budget=_budget(options),
         accept_changed_data=options.accept_changed_data,

@@ -17,10 +17,10 @@ from hrnn.metrics import Metrics
 from hrnn.parallel import LONGEST, TIMEOUT, Group, join
 from hrnn.tasks import TASKS, Task, name_of, task_named
 from hrnn.training.config import SUGGESTED, Budget, Config, Learning, Model, Runtime, TaskT
+from hrnn.training.display import suitable_display
 from hrnn.training.entries import metrics_of, read_whole
 from hrnn.training.folder import resume_command
 from hrnn.training.loop import Outcome, start
-from hrnn.training.progress import suitable
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ def main(arguments: Sequence[str]) -> int:
     require_folder(folder, "--run")
 
     def work(group: Group) -> Outcome:
-        progress = suitable() if group.first else None
-        return start(config, folder, overwrite=place.overwrite, group=group, minutes=place.minutes, progress=progress)
+        display = suitable_display() if group.first else None
+        return start(config, folder, overwrite=place.overwrite, group=group, minutes=place.minutes, display=display)
 
-    return follow(folder, place.json, place.timeout, work)
+    return run_and_report(folder, place.json, place.timeout, work)
 
 
 def task_and_rest(arguments: list[str]) -> tuple[str | None, list[str]]:
@@ -111,7 +111,7 @@ def _train_type(kind: type[Task]) -> type[Train[Any]]:
     return found
 
 
-def follow(folder: Path, as_json: bool, timeout: float, work: Callable[[Group], Outcome]) -> int:
+def run_and_report(folder: Path, as_json: bool, timeout: float, work: Callable[[Group], Outcome]) -> int:
     """Do the work, with the processes that torchrun started if it did, and say how it ended; returns the exit code."""
     with join(timeout) as group:
         try:

@@ -22,7 +22,7 @@ from hrnn.launching.units import Unit
 from hrnn.limits import NAME_BYTES
 from hrnn.tasks import Task
 from hrnn.training.compare import in_words
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime, settled, to_json
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved, to_json
 from hrnn.training.entries import SWEEP
 from hrnn.training.files import write_atomically
 from hrnn.training.formats import with_old_values
@@ -82,7 +82,7 @@ def options_of(task: type[Task]) -> dict[str, Option]:
 
 
 def points(base: Config[Any], axes: Sequence[Axis], draws: int | None = None, draw_seed: int = 0) -> list[Point]:
-    """The runs of a grid, every one of them settled; `draws` takes so many settings, each with all seeds, instead of all."""
+    """The runs of a grid, every one of them resolved; `draws` takes so many settings, each with all seeds, instead of all."""
     settings = [axis for axis in axes if axis.name != SEED]
     seeds = [axis for axis in axes if axis.name == SEED]
     total = math.prod(len(axis.values) for axis in settings)
@@ -127,7 +127,7 @@ def _point(base: Config[Any], axes: Sequence[Axis], values: dict[str, Any]) -> P
     for axis in axes:
         config = axis.option.put(config, values[axis.name])
     try:
-        return Point(values, Unit(name, settled(config)))
+        return Point(values, Unit(name, resolved(config)))
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
 

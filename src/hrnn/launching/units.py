@@ -20,7 +20,7 @@ EARLY = "stopped-early.json"  # in the folder of a unit that was losing: why it 
 
 @dataclass(frozen=True)
 class Unit:
-    """A run of an experiment. name: its folder within that of the experiment; config: settled."""
+    """A run of an experiment. name: its folder within that of the experiment; config: resolved."""
 
     name: str
     config: Config[Any]

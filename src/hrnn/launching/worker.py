@@ -35,13 +35,13 @@ def watch_for(file: Path) -> None:
 def main(folder: Path, task: str = "", cell: str = "") -> int:
     """Begin or continue the run of the folder; what went wrong is the last line on standard error."""
     from hrnn.launching.units import EARLY
+    from hrnn.training.display import Warnings
     from hrnn.training.loop import train
-    from hrnn.training.progress import Warnings
     from hrnn.training.trust import Trust
 
     threading.Thread(target=watch_for, args=(folder / EARLY,), daemon=True).start()
     try:
-        outcome = train(folder, progress=Warnings(), trust=Trust(task or None, cell or None))
+        outcome = train(folder, display=Warnings(), trust=Trust(task or None, cell or None))
     except UserError as error:
         print(error, file=sys.stderr)
         return MISTAKE

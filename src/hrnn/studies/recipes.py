@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from hrnn.errors import UserError
 from hrnn.tasks import Copy, Needle, Pixels, Text
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT, settled
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT, resolved
 
 Profile = Literal["desk", "paper"]
 Recipe = Callable[[Profile], Config[Any]]
@@ -280,7 +280,7 @@ def complete(config: Config[TaskT], seed: int, data: Path | None, scale: float =
     elif isinstance(task, Text):
         task = replace(task, data=(_folder(data, "ptb"),))
     config = replace(config, task=task, upkeep=replace(config.upkeep, seed=seed))
-    return settled(config if scale == 1 else replace(config, budget=scaled(config.budget, config.learning.batch, scale)))
+    return resolved(config if scale == 1 else replace(config, budget=scaled(config.budget, config.learning.batch, scale)))
 
 
 def scaled(budget: Budget, batch: int, scale: float) -> Budget:

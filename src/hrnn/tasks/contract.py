@@ -109,7 +109,7 @@ class Task(ABC):
         """The steps of a batch before anything is read: whether it fits the machine. None where only the data can tell."""
         return None
 
-    def settled(self) -> Self:
+    def resolved(self) -> Self:
         """A copy in which whatever the data decides is written down (absolute paths, vocabulary, permutation).
 
         It is stored with the run: evaluating or sampling later needs neither luck nor the training data.

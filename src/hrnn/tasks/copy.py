@@ -25,7 +25,7 @@ from hrnn.tasks.contract import (
     cross_entropy,
     cut,
 )
-from hrnn.tasks.draws import draw
+from hrnn.tasks.random import random_words
 
 BLANK = 2
 RECALLED = "recalled_bits_per_character"
@@ -77,7 +77,7 @@ class Copy(Task):
                 "no --length"
             )
 
-    def settled(self) -> Copy:
+    def resolved(self) -> Copy:
         self.check()
         return fitted(self)
 
@@ -122,7 +122,7 @@ class Copy(Task):
             raise UserError("the checkpoint does not say which length was solved; give --length")
         if not length:
             raise UserError("the run has solved no length; give --length")
-        return replace(self, length=length, start=Copy.start, step=Copy.step).settled()
+        return replace(self, length=length, start=Copy.start, step=Copy.step).resolved()
 
     @property
     def inputs(self) -> Tokens:
@@ -146,7 +146,7 @@ class Copy(Task):
     def sequences(self, name: str, index: int, length: int, reading: Reading, rows: range | None = None) -> Batch:
         """Fresh sequences: x and y (2 * length, rows), cut into windows from step 0."""
         rows = reading.rows if rows is None else rows
-        bits = torch.from_numpy((draw(reading.seed, f"copy/{name}", index, rows, length) >> 63).astype("int64"))
+        bits = torch.from_numpy((random_words(reading.seed, f"copy/{name}", index, rows, length) >> 63).astype("int64"))
         blanks = torch.full_like(bits, BLANK)
         return Batch(cut(torch.cat([bits, blanks]), torch.cat([blanks, bits]), reading.window))
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from hrnn.hierarchy import Tokens
 from hrnn.limits import above, at_least, fitted, option
 from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, cut, last_step_only
-from hrnn.tasks.draws import below, draw
+from hrnn.tasks.random import below, random_words
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Needle(Task):
         "validate_every": 100,
     }
 
-    def settled(self) -> Needle:
+    def resolved(self) -> Needle:
         return fitted(self)
 
     def steps_of_batch(self, reading: Reading) -> int:
@@ -62,7 +62,7 @@ class Needle(Task):
 
     def sequences(self, name: str, index: int, rows: range, reading: Reading) -> Batch:
         """x (steps, rows); y the flagged symbol, at the last step only."""
-        words = draw(reading.seed, f"needle/{name}", index, rows, self.steps + 1)
+        words = random_words(reading.seed, f"needle/{name}", index, rows, self.steps + 1)
         x = torch.from_numpy(below(words[1:], self.symbols))
         place = torch.from_numpy(below(words[0], max(1, round(self.within * self.steps))))
         row = torch.arange(len(rows))

@@ -17,8 +17,8 @@ from torch import Tensor
 from hrnn.errors import UserError
 from hrnn.limits import at_least, fitted, option
 from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, cut, last_step_only
-from hrnn.tasks.draws import permutation
 from hrnn.tasks.idx import MIRROR, download, find, read_pair
+from hrnn.tasks.random import permutation
 
 SIDE = 28
 HELD_OUT = 12  # one of so many training images validates: 5,000 of MNIST's 60,000, the last ones
@@ -59,7 +59,7 @@ class Pixels(Task):
         if self.order and sorted(self.order) != list(range(self.steps)):
             raise UserError(f"the stored order of pixels is no permutation of {self.steps} steps")
 
-    def settled(self) -> Pixels:
+    def resolved(self) -> Pixels:
         task = fitted(self)
         task.check()
         order = task.order

@@ -70,7 +70,7 @@ class Text(Task):
     def steps_of_batch(self, reading: Reading) -> int:
         return reading.window
 
-    def settled(self) -> Text:
+    def resolved(self) -> Text:
         task = fitted(self)
         task.check()
         found = replace(

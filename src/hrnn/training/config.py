@@ -152,11 +152,11 @@ class Config(Generic[TaskT]):
 
 def _known(value: Any) -> Any:
     if value is None:
-        raise UserError("the configuration has open entries; complete it with hrnn.training.settled(config)")
+        raise UserError("the configuration has open entries; complete it with hrnn.training.resolved(config)")
     return value
 
 
-def settled(config: Config[TaskT]) -> Config[TaskT]:
+def resolved(config: Config[TaskT]) -> Config[TaskT]:
     """The same with every open entry filled in, and checked: what config.json holds."""
     config = fitted(config)
     suggested = {**SUGGESTED, **config.task.suggested}
@@ -175,7 +175,7 @@ def settled(config: Config[TaskT]) -> Config[TaskT]:
     if budget.validate_every is None and "validate_every" in suggested:
         budget = replace(budget, validate_every=suggested["validate_every"])
     config = checked(replace(config, model=model, learning=learning, budget=budget))
-    return fitted(replace(config, task=config.task.settled()))  # last, because it may read data
+    return fitted(replace(config, task=config.task.resolved()))  # last, because it may read data
 
 
 def _betas(model: Model, below_top: int) -> tuple[float, ...]:
@@ -192,7 +192,7 @@ def _update_every(learning: Learning, levels: int) -> tuple[int, ...] | None:
 
 
 def checked(config: Config[TaskT]) -> Config[TaskT]:
-    """A settled configuration, from wherever it comes, or a UserError: types, ranges, and options that contradict each other.
+    """A resolved configuration, from wherever it comes, or a UserError: types, ranges, and options that contradict each other.
 
     It looks at no data and imports no module. Whether the run fits this machine is asked where it is begun.
     """

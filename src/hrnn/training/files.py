@@ -94,7 +94,7 @@ class AppendOnlyFile:
         except OSError as error:
             raise cannot_write(self.path, error) from None
 
-    def settle(self) -> int:
+    def sync(self) -> int:
         """Have everything on the disk, and return the length."""
         self.flush()
         try:

@@ -58,10 +58,10 @@ class Journal:
         if self._events:
             self._events.record(record)
 
-    def settle(self) -> dict[str, int]:
+    def sync(self) -> dict[str, int]:
         """Everything on the disk; the lengths for a checkpoint."""
-        lengths = {JOURNAL: self._lines.settle()} if self._lines else {}
-        return lengths | ({EVENTS: self._events.file.settle()} if self._events else {})
+        lengths = {JOURNAL: self._lines.sync()} if self._lines else {}
+        return lengths | ({EVENTS: self._events.file.sync()} if self._events else {})
 
     def close(self) -> None:
         if self._lines:

@@ -18,12 +18,12 @@ from hrnn.launch import launched
 from hrnn.parallel import ALONE, Group
 from hrnn.state import State
 from hrnn.tasks import Batch, Window
-from hrnn.training.config import Config, from_json, reading, settled, to_json
+from hrnn.training.config import Config, from_json, reading, resolved, to_json
+from hrnn.training.display import Display
 from hrnn.training.evaluation import FROZEN, Tally, evaluate, score, sums_of, task_gives_boundaries, values_of
 from hrnn.training.files import remove_partial
-from hrnn.training.opening import open_run, settle
+from hrnn.training.opening import open_run, write_changes
 from hrnn.training.optimizer import learning_rate
-from hrnn.training.progress import Progress
 from hrnn.training.run import Run
 from hrnn.training.sizes import require_room
 from hrnn.training.stop import Stop, why
@@ -41,7 +41,7 @@ def start(config: Config[Any], folder: Path, *, overwrite: bool = False, group: 
     """A new run in a folder; one that the same job began before torchrun started it again goes on. Options as for `train`."""
     group.rows(config.learning.batch)  # whether it can be shared out, before any data are read
     with group.local_rank_zero_first():  # data may have to be fetched
-        config = settled(config)
+        config = resolved(config)
         check(config, group)
     group.check_same_options({"run": str(folder), **to_json(config)})
     if group.first and not folders.begun_here(folder, config):
@@ -72,7 +72,7 @@ def train(
     *,
     group: Group = ALONE,
     minutes: float | None = None,
-    progress: Progress | None = None,
+    display: Display | None = None,
     **options: Any,
 ) -> Outcome:
     """Begin or continue the run of a folder. The time limit is no part of the run: it only stops it for now.
@@ -81,11 +81,11 @@ def train(
     group:   the processes that train it together; only the first one needs the folder
     options: trust, budget and accept_changed_data, as `open_run` has them
     """
-    progress, reason = progress or Progress(), None
+    display, reason = display or Display(), None
     with folders.locked(folder) if group.first else nullcontext(), Stop(minutes, launched()) as stop:
         run = begin(folder, config, group, options)
-        run.scoring = progress.scoring
-        with progress.following(run):
+        run.scoring = display.scoring
+        with display.showing(run):
             while not run.over:
                 *reasons, due = group.any(stop.interrupted, stop.terminated, stop.late, run.checkpoint_due)
                 if reason := why(*reasons):
@@ -95,8 +95,8 @@ def train(
                 before = run.position.updates
                 sums = learn(run, run.course.batch(run.position.batches))
                 run.position.batches += 1
-                follow_up(run, before, sums)
-                progress.show(run)
+                after_batch(run, before, sums)
+                display.show(run)
             run.save()
             try:
                 with nullcontext() if reason else stop.at_once():
@@ -129,14 +129,14 @@ def begin(folder: Path, config: Config[Any] | None, group: Group, options: dict[
         for place in (folder, folder / folders.CHECKPOINTS):
             remove_partial(place)
         if not records:
-            settle(folder, opened)
+            write_changes(folder, opened)
     run.open_journal()
     for record in records:
         run.journal.record({**record, "update": run.position.updates})
     if records or not run.resumed:
         run.save()  # so that it is known from now on; and before the first update: a run always has a checkpoint
     if opened is not None and records:  # last, or a crash in between would have let them be forgotten
-        settle(folder, opened)
+        write_changes(folder, opened)
     return run
 
 
@@ -219,7 +219,7 @@ def set_rate(run: Run) -> None:
             group["lr"] = rate
 
 
-def follow_up(run: Run, before: int, sums: Tally) -> None:
+def after_batch(run: Run, before: int, sums: Tally) -> None:
     """After a batch: what the course decides, the journal, validation, a checkpoint of what is worth one."""
     position, budget, upkeep = run.position, run.config.budget, run.config.upkeep
     running = Tally(position.since_record)
@@ -294,7 +294,7 @@ def finish(run: Run) -> dict[str, Any]:
         run.journal.record({"kind": "test", "update": position.best_at or position.updates, **result["test"]})
     result.update(run.times())
     run.journal.record({"kind": "end", "update": position.updates, **{k: v for k, v in result.items() if k != "test"}})
-    run.journal.settle()
+    run.journal.sync()
     if run.group.first:
         folders.write_result(run.folder, result)
     return result

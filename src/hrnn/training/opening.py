@@ -8,7 +8,7 @@ from typing import Any
 
 import hrnn.training.folder as folders
 from hrnn.errors import UserError
-from hrnn.training.config import Config, settled
+from hrnn.training.config import Config, resolved
 from hrnn.training.identity import Identity, compare_data, data_of
 from hrnn.training.trust import Trust
 
@@ -42,7 +42,7 @@ def open_run(
     config = config or folders.read_config(folder, trust)
     if budget:
         nothing = dict.fromkeys(("updates", "sequences", "epochs"))
-        config = settled(replace(config, budget=replace(config.budget, **{**nothing, **budget})))
+        config = resolved(replace(config, budget=replace(config.budget, **{**nothing, **budget})))
     return _with_data(folder, Opened(config, identity, changed=bool(budget), extended=bool(budget)), accept_changed_data)
 
 
@@ -70,7 +70,7 @@ def _with_data(folder: Path, opened: Opened, accept_changed_data: bool) -> Opene
     return replace(opened, identity=identity, warnings=warnings, records=[record], changed=True)
 
 
-def settle(folder: Path, opened: Opened) -> None:
+def write_changes(folder: Path, opened: Opened) -> None:
     """Write down what has changed. For whoever holds the folder's lock."""
     if opened.changed:
         folders.write_config(folder, opened.config, opened.identity)

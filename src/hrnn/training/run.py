@@ -209,7 +209,7 @@ class Run:
             "position": asdict(self.position),
             "course": self.course.state(),
             "optimizers": [numbers for _, numbers in optimizers],
-            "journal": self.journal.settle(),
+            "journal": self.journal.sync(),
             "pins": sorted(pins),
             "torch": torch.__version__,
         }

@@ -19,7 +19,7 @@ BAR, PERCENTAGE = 12, 7  # columns of a terminal
 PATIENCE = 2.0  # seconds of scoring before anything is said about it
 
 
-class Progress:
+class Display:
     """Shows nothing; the base of those that do."""
 
     interval = float("inf")  # seconds between two looks at the run
@@ -28,7 +28,7 @@ class Progress:
         self._next = 0.0
 
     @contextmanager
-    def following(self, run: Run) -> Iterator[None]:
+    def showing(self, run: Run) -> Iterator[None]:
         """Around the loop."""
         yield
 
@@ -50,23 +50,23 @@ class Progress:
         """Show what else is going on."""
 
 
-class Warnings(Progress):
+class Warnings(Display):
     """Only what may be wrong with the run, for a process that nobody watches."""
 
     @contextmanager
-    def following(self, run: Run) -> Iterator[None]:
+    def showing(self, run: Run) -> Iterator[None]:
         for warning in run.warnings:
             print(f"warning: {warning}", file=sys.stderr, flush=True)
         yield
 
 
-class Lines(Progress):
+class Lines(Display):
     """One plain line now and then, for logs."""
 
     interval = 10.0
 
     @contextmanager
-    def following(self, run: Run) -> Iterator[None]:
+    def showing(self, run: Run) -> Iterator[None]:
         self._pace = Pace(run)
         for warning in run.warnings:
             print(f"warning: {warning}", file=sys.stderr)
@@ -80,7 +80,7 @@ class Lines(Progress):
         print(words, file=sys.stderr, flush=True)
 
 
-class Live(Progress):
+class Live(Display):
     """A bar with rate, time left, losses and memory, redrawn twice a second."""
 
     interval = 0.5
@@ -90,7 +90,7 @@ class Live(Progress):
         self.console = console
 
     @contextmanager
-    def following(self, run: Run) -> Iterator[None]:
+    def showing(self, run: Run) -> Iterator[None]:
         self._pace = Pace(run)
         for warning in run.warnings:
             self.console.print(f"[yellow]warning:[/yellow] {warning}")
@@ -133,7 +133,7 @@ def counted(part: str, batches: Iterable[Batch], say: Callable[[str], None], int
 
 
 def spoken() -> tuple[Callable[[str], None], float]:
-    """For a command that follows no run: how it says how far it is, and how often."""
+    """For a command that trains no run: how it says how far it is, and how often."""
     if not sys.stderr.isatty():
         return Lines().say, Lines.interval
     # The next words, or the result, are written over these.
@@ -184,7 +184,7 @@ def resident_bytes() -> int:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
-def suitable() -> Progress:
+def suitable_display() -> Display:
     """A live bar in a terminal, lines elsewhere."""
     console = Console(stderr=True)
     return Live(console) if console.is_terminal else Lines()

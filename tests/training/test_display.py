@@ -7,8 +7,8 @@ from rich.text import Text
 
 from hrnn.tasks import Copy
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime
+from hrnn.training.display import Lines, Live, counted, fitted, suitable_display
 from hrnn.training.loop import start
-from hrnn.training.progress import Lines, Live, counted, fitted, suitable
 
 CONFIG = Config(
     Copy(length=4, test_sequences=5),
@@ -20,10 +20,10 @@ CONFIG = Config(
 
 
 def test_lines_where_there_is_no_terminal(tmp_path, capsys):
-    assert isinstance(suitable(), Lines)
+    assert isinstance(suitable_display(), Lines)
     lines = Lines()
     lines.interval = 0.0
-    start(CONFIG, tmp_path / "run", progress=lines)
+    start(CONFIG, tmp_path / "run", display=lines)
     shown = capsys.readouterr().err.splitlines()
     assert shown[0].startswith("warning: level 1 has 8 units to summarise up to 2 hidden states of 8 units")
     assert len(shown) == 32
@@ -37,7 +37,7 @@ def test_a_bar_in_a_terminal(tmp_path):
     screen = io.StringIO()
     live = Live(Console(file=screen, force_terminal=True, width=250))
     live.interval = 0.0
-    start(CONFIG, tmp_path / "run", progress=live)
+    start(CONFIG, tmp_path / "run", display=live)
     shown = screen.getvalue()
     assert "100.0 %" in shown
     assert "update 30" in shown
@@ -49,7 +49,7 @@ def test_the_bar_fits_the_terminal_and_what_matters_comes_first(tmp_path, width)
     screen = io.StringIO()
     live = Live(Console(file=screen, force_terminal=True, width=width))
     live.interval = 0.0
-    start(CONFIG, tmp_path / "run", progress=live)
+    start(CONFIG, tmp_path / "run", display=live)
     shown = [Text.from_ansi(line).plain for line in re.split(r"[\r\n]", screen.getvalue()) if " % " in line]
     (line,) = [line for line in shown if "66.7 %" in line]
     assert len(line.rstrip()) <= width
@@ -68,10 +68,10 @@ def test_parts_that_fit():
 @pytest.mark.parametrize("kind", [Lines, Live])
 def test_a_test_that_takes_long_says_how_far_it_is(tmp_path, kind, monkeypatch, capsys):
     screen = io.StringIO()
-    progress = Lines() if kind is Lines else Live(Console(file=screen, force_terminal=True, width=80))
-    progress.interval = 0.0
-    monkeypatch.setattr("hrnn.training.progress.PATIENCE", 0.0)
-    start(CONFIG, tmp_path / "run", progress=progress)
+    display = Lines() if kind is Lines else Live(Console(file=screen, force_terminal=True, width=80))
+    display.interval = 0.0
+    monkeypatch.setattr("hrnn.training.display.PATIENCE", 0.0)
+    start(CONFIG, tmp_path / "run", display=display)
     said = capsys.readouterr().err if kind is Lines else screen.getvalue()
     assert "test: 1 batches scored in 0:00" in said
 

@@ -22,7 +22,7 @@ def _mix(z: Words) -> Words:
         return z ^ (z >> np.uint64(31))
 
 
-def draw(seed: int, name: str, index: int, rows: range, count: int) -> Words:
+def random_words(seed: int, name: str, index: int, rows: range, count: int) -> Words:
     """64 random bits for each of `count` places of each row: uint64 (count, rows)."""
     address = hashlib.blake2b(f"{seed}/{name}/{index}".encode(), digest_size=8).digest()
     start = np.uint64(int.from_bytes(address, "little"))
@@ -39,4 +39,4 @@ def below(words: Words, limit: int) -> NDArray[np.int64]:
 
 def permutation(seed: int, name: str, index: int, size: int) -> NDArray[np.int64]:
     """A random order of 0..size-1, the same with every version of numpy."""
-    return np.argsort(draw(seed, name, index, range(1), size)[:, 0], kind="stable")
+    return np.argsort(random_words(seed, name, index, range(1), size)[:, 0], kind="stable")
