@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SITE_TOOLS := $(VENV)/.site-tools
 
 # One thread a process: tests run side by side, and two OpenMP threads on a busy machine can be far slower than one.
 export OMP_NUM_THREADS = 1
@@ -11,7 +12,7 @@ MINUTES ?= 30
 SEED ?= 0
 JOBS ?= 1
 
-.PHONY: test test-long demo campaign bench memory growth million planner trainer scaling clean
+.PHONY: test test-long docs demo campaign bench memory growth million planner trainer scaling clean
 
 CONFIG ?=
 RESULTS := benchmarks/results
@@ -30,6 +31,15 @@ test: $(INSTALLED)
 # What takes minutes, too: the README's commands as they stand
 test-long: $(INSTALLED)
 	$(BIN)/pytest -m long
+
+# The site, in site/: what is written down about the commands comes from their parsers
+$(SITE_TOOLS): $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	touch $@
+
+docs: $(SITE_TOOLS)
+	$(BIN)/python docs/write_command_line.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 demo: $(INSTALLED)
 	$(BIN)/hrnn demo
@@ -62,11 +72,11 @@ scaling: $(INSTALLED)
 
 # Time and memory against window and depth
 growth: $(INSTALLED)
-	$(BIN)/python -m benchmarks.growth --json $(RESULTS)/growth.json --plot $(RESULTS)/growth.png
+	$(BIN)/python -m benchmarks.growth --json $(RESULTS)/growth.json --plot docs/figures/growth.png
 
 # One window of a million steps
 million: $(INSTALLED)
 	$(BIN)/python -m benchmarks.million --json $(RESULTS)/million.json
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis site

@@ -1,7 +1,8 @@
-"""Draws the diagrams of the documentation: `python docs/figures/draw.py` writes hierarchy.svg and gradients.svg beside it."""
+"""Draws the figures of the documentation: `python docs/figures/draw.py` writes hierarchy.svg, gradients.svg and memory.svg."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import matplotlib
@@ -9,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 PERIOD, SEGMENTS = 4, 3
@@ -70,7 +72,7 @@ def hierarchy(path: Path) -> None:
     axes.text(PERIOD + 0.12, 1.72, "context", color=ORANGE, fontsize=10, ha="left")
     axes.text(PERIOD - 0.5, -0.4, "boundary", color=GREY, fontsize=9, ha="center", va="center")
     axes.text((PERIOD - 1) / 2, -0.4, "one segment", color=BLUE, fontsize=9, ha="center", va="center")
-    figure.savefig(path)
+    _save(figure, path)
 
 
 def gradients(path: Path) -> None:
@@ -97,11 +99,32 @@ def gradients(path: Path) -> None:
                 last = start + PERIOD - 1
                 box(axes, last, 1.75, "decoder", GREEN, width=0.95)
                 arrow(axes, (last, 1.75 - 0.24), (last, LOWER + 0.24), RED)
-    figure.savefig(path)
+    _save(figure, path)
+
+
+def memory(path: Path) -> None:
+    """Measured memory against the window, from what `make growth` wrote."""
+    rows = json.loads((path.parents[2] / "benchmarks" / "results" / "growth.json").read_text())
+    rows = [row for row in rows if row["periods"] == [10, 10, 10]]
+    figure, axes = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
+    for method, name, colour in (("full", "true gradients", BLUE), ("restricted", "restricted gradients", RED)):
+        points = sorted((row["window"], row["bytes"] / 1e6) for row in rows if row["method"] == method)
+        axes.plot(*zip(*points, strict=True), "o-", color=colour, label=name)
+        window, megabytes = points[-1]
+        axes.annotate(f"{megabytes:,.0f} MB", (window, megabytes), xytext=(0, 8), textcoords="offset points", ha="right")
+    axes.set(xscale="log", yscale="log", xlabel="steps of the window", ylabel="peak memory (MB)", ylim=(1, 4000))
+    axes.set_title("Four LSTM levels of 64 units, period 10, batch 8, as measured", fontsize=10)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    figure.savefig(path, metadata={"Date": None})  # the same picture is the same file
 
 
 if __name__ == "__main__":
-    matplotlib.rcParams["svg.hashsalt"] = "hrnn"  # the same picture is the same file
+    matplotlib.rcParams["svg.hashsalt"] = "hrnn"
     folder = Path(__file__).resolve().parent
-    for draw, name in ((hierarchy, "hierarchy"), (gradients, "gradients")):
+    for draw, name in ((hierarchy, "hierarchy"), (gradients, "gradients"), (memory, "memory")):
         draw(folder / f"{name}.svg")

@@ -1,4 +1,4 @@
-"""The README's code and commands are run as they stand."""
+"""The README's code and the commands of docs/getting_started.md are run as they stand."""
 
 import shlex
 import subprocess
@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from tests.commands.console import hrnn
-from tests.docs.documented import README, arguments_of, code_in, lines_in
+from tests.docs.documented import README, ROOT, arguments_of, code_in, lines_in
 from tests.tiny import write_text
 
+START = ROOT / "docs" / "getting_started.md"
 WALK = "From the command line"
 # Options that come last win: what makes a command of the walk quick. A window of 60 and the rest stay as they are.
 SMALL = {
@@ -45,7 +46,7 @@ def test_the_commands_work_in_their_order_from_an_empty_folder(tmp_path, monkeyp
 
 def walk():
     """The first block of the section: arguments of hrnn, None for other programs."""
-    lines = lines_in(README, WALK)
+    lines = lines_in(START, WALK)
     return [arguments_of(line) for line in lines[: lines.index(next(one for one in lines if "hrnn memory" in one)) + 1]]
 
 
@@ -55,7 +56,7 @@ def test_the_whole_page_works_in_its_order_from_an_empty_folder(tmp_path):
     bin_folder = Path(sys.executable).parent
     elsewhere = ("--download", "--data ptb", "--data data", "10.0.0.1", "reproduce", "needle")
     for section in (WALK, "Many runs", "On many processes"):
-        for line in lines_in(README, section):
+        for line in lines_in(START, section):
             if not any(word in line for word in elsewhere):
                 done = subprocess.run(
                     line, shell=True, cwd=tmp_path, capture_output=True, text=True, env=user_environment(bin_folder)

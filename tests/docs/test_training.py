@@ -13,7 +13,7 @@ from hrnn.commands.train import Train, task_and_rest
 from hrnn.launching.grid import points
 from hrnn.training.config import Config, resolved
 from tests.commands.console import hrnn
-from tests.docs.documented import PAGES, ROOT, arguments_of, code_in, lines_in
+from tests.docs.documented import PAGES, ROOT, arguments_of, code_in, lines_in, text_of
 from tests.tiny import write_mnist, write_text
 
 DOCS = ROOT / "docs"
@@ -124,5 +124,5 @@ def test_every_link_of_a_page_leads_somewhere(page):
         there = (page.parent / path).resolve() if path else page
         assert there.exists(), target
         if anchor:
-            headings = re.findall(r"^#+ .+$", there.read_text(), re.MULTILINE)
+            headings = re.findall(r"^#+ .+$", text_of(there), re.MULTILINE)
             assert anchor in map(heading_as_link, headings), target
