@@ -26,6 +26,7 @@ test: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	$(BIN)/pytest --numprocesses 2
 
 # What takes minutes, too: the README's commands as they stand
@@ -79,4 +80,4 @@ million: $(INSTALLED)
 	$(BIN)/python -m benchmarks.million --json $(RESULTS)/million.json
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis site
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis site

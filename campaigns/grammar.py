@@ -83,7 +83,7 @@ def options_of(kind: type) -> list[Option]:
     hints = typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
         hint, marks = unwrapped(hints[field.name])
-        if tyro.conf.Suppress in marks or field.name in LEFT_OUT or not field.init:
+        if field.metadata.get("hidden") or field.name in LEFT_OUT or not field.init:
             continue
         if dataclasses.is_dataclass(hint):
             found += options_of(typing.cast(type, hint))

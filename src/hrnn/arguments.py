@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hrnn.limits import LARGEST
+LARGEST = 2**63 - 1  # that torch and a file can hold
 
 _NO_NUMBER = (
     TypeError,

@@ -1,13 +1,13 @@
-"""What users may get wrong, said in one sentence each: the argument, its value, what was expected, how to mend it."""
+"""What users may get wrong, said in one sentence each: the argument, its value, what was expected, how to fix it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hrnn.arguments import LARGEST, each, entries, number, shown, whole
 from hrnn.decoders import INDICES
@@ -16,14 +16,33 @@ from hrnn.segments import Given, Period, reach_of
 from hrnn.state import State
 from hrnn.tensors import INTEGERS, in_memory
 
-if TYPE_CHECKING:
-    from hrnn.hierarchy import HRNN
-
-
 _LEVELS = _DECODER_LAYERS = 1000  # more of either would only take minutes to make
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # that torch can store and convert, and hardly anything else
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+class Hierarchy(Protocol):
+    """What arguments are checked against: of an HRNN, all that concerns them."""
+
+    input_size: int
+    tokens: bool
+    hidden_sizes: list[int]
+    periods: list[Period]
+    check_finite: bool
+    decoders: nn.ModuleList | None
+    state_kinds: dict[Any, list[Any]]
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def builtin(self) -> bool: ...
+
+    def initial_state(self, batch: int) -> State: ...
 
 
 def sizes(hidden_sizes: Sequence[int]) -> list[int]:
@@ -99,7 +118,7 @@ def tensor(name: str, value: Any) -> Tensor:
     return value
 
 
-def inputs(model: HRNN, x: Any, name: str = "x") -> Tensor:
+def inputs(model: Hierarchy, x: Any, name: str = "x") -> Tensor:
     """(time, batch) tokens, or (time, batch, input_size) vectors of the model's dtype, on its device."""
     if model.device.type == "meta":
         raise ValueError("model is on meta, where nothing has a value; move it with model.to_empty() and load weights")
@@ -130,7 +149,7 @@ def inputs(model: HRNN, x: Any, name: str = "x") -> Tensor:
     return x
 
 
-def values(model: HRNN, x: Tensor, lengths: Tensor | None, start: int = 0, name: str = "x") -> None:
+def values(model: Hierarchy, x: Tensor, lengths: Tensor | None, start: int = 0, name: str = "x") -> None:
     """Tokens in range, vectors finite if that is to be checked; padding is not looked at. `start` is the first step's number
     in what the user gave."""
     if model.tokens:
@@ -158,7 +177,7 @@ def values(model: HRNN, x: Tensor, lengths: Tensor | None, start: int = 0, name:
     )
 
 
-def state(model: HRNN, value: Any, batch: int) -> None:
+def state(model: Hierarchy, value: Any, batch: int) -> None:
     """Of this model, this batch size, this device, and with numbers that the engine can work with."""
     if not isinstance(value, State):
         raise TypeError(f"state is a {type(value).__name__}; give the State that a call returned, or None to start afresh")
@@ -194,7 +213,7 @@ def _kinds(state: State) -> list[Any]:
     return [cells, [(h.shape[0], *h.shape[2:], h.dtype, h.device) for h in state.history]]
 
 
-def _expected(model: HRNN) -> list[Any]:
+def _expected(model: Hierarchy) -> list[Any]:
     """The kinds of a model's own states, found once: making a state takes longer than looking at one."""
     if not model.builtin:
         return _kinds(model.initial_state(1))
@@ -204,7 +223,7 @@ def _expected(model: HRNN) -> list[Any]:
     return model.state_kinds[key]
 
 
-def boundaries(model: HRNN, value: Any, steps: int, batch: int) -> Tensor | None:
+def boundaries(model: Hierarchy, value: Any, steps: int, batch: int) -> Tensor | None:
     """As (steps or steps + 1, batch, given levels), or None where no level has given boundaries."""
     given = sum(isinstance(p, Given) for p in model.periods)
     if value is None:
@@ -252,7 +271,7 @@ def lengths(value: Any, steps: int, batch: int, device: torch.device) -> Tensor 
 
 
 def resets(
-    model: HRNN, value: Any, steps: int, batch: int, lengths: Tensor | None, start: bool
+    model: Hierarchy, value: Any, steps: int, batch: int, lengths: Tensor | None, start: bool
 ) -> tuple[Tensor | None, Tensor | None]:
     """Rows to be reset before the first step, (batch,), and resets in the course of the steps, (steps, batch); None where
     there are none. `start`: all rows are at the start of a sequence. A user's cell may have a learned initial state, which
@@ -280,7 +299,7 @@ def resets(
     return first, value if bool(value.any()) else None
 
 
-def betas(model: HRNN, value: Sequence[float] | None) -> list[float]:
+def betas(model: Hierarchy, value: Sequence[float] | None) -> list[float]:
     """One weight for each level below the top; None is all zero."""
     below = len(model.periods)
     if value is None:

@@ -8,18 +8,19 @@ import sys
 from hrnn.errors import (
     DONE,
     ECHO,
+    EXPECTED,
     FAILED,
     INTERRUPTED,
     MISTAKE,
     TERMINATED,
-    DivergedError,
-    LostError,
     Terminated,
     UserError,
+    extra,
+    failure_code,
     shortened,
 )
-from hrnn.launch import is_first_process
 from hrnn.signals import command_begins, command_ended, watch
+from hrnn.torchrun import is_first_process
 
 TYPE_CHECKING = False  # typing is not imported for it: signals are watched as early as possible
 if TYPE_CHECKING:
@@ -87,10 +88,9 @@ def exit_code(arguments: list[str]) -> int:
         code = chosen(arguments)
         sys.stdout.flush()
         return code
-    except UserError as error:
-        return complain(str(error))
-    except (DivergedError, LostError) as error:
-        return say(str(error), FAILED)
+    except EXPECTED as error:
+        code = failure_code(error)
+        return say(str(error), code) if code != MISTAKE or is_first_process() else code
     except Terminated:
         return say("terminated", TERMINATED)
     except KeyboardInterrupt:
@@ -128,13 +128,10 @@ def chosen(arguments: list[str]) -> int:
         raise UserError(f"hrnn has no command {shortened(name)!r}; there are {', '.join(COMMANDS)}")
     import importlib
 
-    module = importlib.import_module(f"hrnn.commands.{name}")
+    with extra("cli", "the command line"):
+        module = importlib.import_module(f"hrnn.commands.{name}")
     command_begins()
     return int(module.main(rest))
-
-
-def complain(sentence: str) -> int:
-    return say(sentence, MISTAKE) if is_first_process() else MISTAKE
 
 
 def say(sentence: str, code: int) -> int:

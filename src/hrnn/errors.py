@@ -1,27 +1,54 @@
-"""What the command line says in one sentence instead of a traceback, and the exit codes. Imports nothing."""
+"""What the command line says in one sentence instead of a traceback, and the exit codes. Imports nothing heavy."""
+
+from hrnn.torchrun import GroupError, LostError
 
 DONE, FAILED, MISTAKE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143  # there are no others
-EXIT_CODES = {
-    "interrupted": INTERRUPTED,
-    "terminated": TERMINATED,
-}  # of a run that a signal stopped; a time limit is no failure
+EXIT_CODES = {"interrupted": INTERRUPTED, "terminated": TERMINATED}  # of a run that a signal stopped
+EXTRAS = {"cli": ("tyro", "rich", "matplotlib", "tensorboard", "pooch"), "ray": ("ray",)}  # and what they bring
 ECHO = 80  # characters of a value that a message repeats
 
 
 class UserError(ValueError):
-    """Something that the user can mend."""
+    """Something that the user can fix."""
 
 
 class DivergedError(Exception):
     """The loss, or a weight, is no longer a number."""
 
 
-class LostError(Exception):
-    """Another process of the job is gone, or does not answer; or the folder of the run is gone."""
-
-
 class Terminated(KeyboardInterrupt):
     """SIGTERM, for whoever has to clean up on the way out."""
+
+
+EXPECTED = (UserError, GroupError, DivergedError, LostError)  # what may end a command, with a sentence that says why
+
+
+def failure_code(error: Exception) -> int:
+    """The exit code of a command that such an error ended."""
+    return MISTAKE if isinstance(error, UserError | GroupError) else FAILED
+
+
+def stop_code(reason: str | None) -> int:
+    """That of a run that went to its end or was stopped; a time limit is no failure."""
+    return EXIT_CODES.get(reason or "", DONE)
+
+
+class extra:  # noqa: N801  read as a phrase: with extra("cli", "a plot")
+    """Around the import of what an extra of the package brings: where that is missing, one sentence says so."""
+
+    def __init__(self, name: str, what: str):
+        self.name, self.what = name, what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS[self.name]:
+            raise missing(self.name, self.what) from None
+
+
+def missing(name: str, what: str) -> UserError:
+    """What to say where an extra is not installed."""
+    return UserError(f"{what} needs hrnn[{name}]; pip install 'hrnn[{name}]'")
 
 
 def shortened(value: object, most: int = ECHO) -> str:

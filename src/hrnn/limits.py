@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from hrnn.arguments import LARGEST
 from hrnn.errors import UserError, shortened
 
-LARGEST = 2**63 - 1
 NAME_BYTES, PATH_BYTES = 255, 4000  # a little below what Linux allows: files are made inside
 LEVELS = 64  # entries of an option that has one for each level
 
@@ -63,6 +63,11 @@ def above(least: float, most: float = math.inf, *, below: float | None = None) -
 def option(default: Any, limit: Limit) -> Any:
     """A field of a dataclass of options, with its range."""
     return dataclasses.field(default=default, metadata={"limit": limit})
+
+
+def hidden(default: Any) -> Any:
+    """A field that is no option of the command line: what a task finds out of its data and keeps."""
+    return dataclasses.field(default=default, metadata={"hidden": True})
 
 
 def fitted(options: T) -> T:

@@ -207,17 +207,18 @@ def one_window(
     import torch
     from torch.nn import functional as F
 
-    import hrnn
+    from hrnn.gradients import Full, Restricted
+    from hrnn.hierarchy import HRNN, Tokens
     from hrnn.tensors import device_of
 
     torch.manual_seed(0)
-    gradients: dict[str, Any] = {"restricted": hrnn.Restricted(), "full": hrnn.Full()}
+    gradients: dict[str, Any] = {"restricted": Restricted(), "full": Full()}
     if not isinstance(method, str) or method not in gradients:
         raise ValueError(f"method is {shown(method)}; expected one of {sorted(gradients)}")
     window, batch, inputs = whole("window", window), whole("batch", batch), whole("inputs", inputs)
     flag("tokens", tokens)
     check_fits(f"window is {window} and batch {batch}", window * batch * (16 if tokens else 8 + _FLOAT * inputs))
-    model = hrnn.HRNN(hrnn.Tokens(inputs) if tokens else inputs, hidden_sizes, periods, cell=cell, indices=indices)
+    model = HRNN(Tokens(inputs) if tokens else inputs, hidden_sizes, periods, cell=cell, indices=indices)
     model = model.to(device_of(device))
     head = torch.nn.Linear(model.hidden_sizes[0], 3).to(device)
     x = torch.randint(inputs, (window, batch)) if tokens else torch.randn(window, batch, inputs)

@@ -24,9 +24,8 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from hrnn.arguments import entries, named, number, shown, whole
-from hrnn.errors import LostError, UserError, shortened
-from hrnn.launch import many, restarts
 from hrnn.precision import summed_in
+from hrnn.torchrun import GroupError, LostError, many, restarts
 
 TIMEOUT = 600.0  # seconds
 LONGEST = 1e7  # seconds that a wait may be given
@@ -56,7 +55,7 @@ class Group:
         """This process's rows of a batch."""
         batch = whole("batch", batch)
         if batch % self.size:
-            raise UserError(
+            raise GroupError(
                 f"a batch of {batch} rows cannot be shared out evenly among {self.size} processes; give a multiple of "
                 f"{self.size}, such as {-(-batch // self.size) * self.size}"
             )
@@ -216,9 +215,9 @@ class Group:
         found = [(name, theirs.get(name), mine.get(name)) for name in names[:1]]
         for rank, text in enumerate(self.all_gather_text(json.dumps(found))):
             for name, expected, got in json.loads(text):
-                raise UserError(
-                    f"process {rank} was started with other options than process 0: {name} is {shortened(got)} there "
-                    f"and {shortened(expected)} in process 0; give every process the same"
+                raise GroupError(
+                    f"process {rank} was started with other options than process 0: {name} is {shown(got)} there "
+                    f"and {shown(expected)} in process 0; give every process the same"
                 )
 
     def fails_first(self) -> bool:
@@ -257,7 +256,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Group]:
     except ValueError:
         possible = False
     if not possible:
-        raise UserError(f"timeout is {shown(timeout)}; give a number of seconds above 0 and at most {LONGEST:,.0f}")
+        raise ValueError(f"timeout is {shown(timeout)}; give a number of seconds above 0 and at most {LONGEST:,.0f}")
     if not many():
         yield Group(timeout=timeout)
         return
@@ -284,9 +283,9 @@ def _cannot_join(error: Exception, timeout: float) -> Exception:
     where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     text = str(error)
     if "EADDRINUSE" in text or "address already in use" in text.lower():
-        return UserError(f"{where} is in use by another program; choose another port (torchrun --master-port, or MASTER_PORT)")
+        return GroupError(f"{where} is in use by another program; choose another port (torchrun --master-port, or MASTER_PORT)")
     if isinstance(error, ValueError):
-        return UserError(f"the processes cannot find each other: {text}")
+        return GroupError(f"the processes cannot find each other: {text}")
     return LostError(
         f"the {os.environ.get('WORLD_SIZE')} processes could not meet at {where} (limit {timeout:g} s); were all started, and "
         "can all reach it?"

@@ -33,7 +33,7 @@ def command_ended() -> None:
 
 
 def _handle(number: int, frame: object) -> None:
-    from hrnn.launch import is_first_process
+    from hrnn.torchrun import is_first_process
 
     if _Watch.at_once:
         if is_first_process():

@@ -148,7 +148,7 @@ def test_what_is_not_installed_is_said_with_the_command_that_installs_it(tmp_pat
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "optuna", None)
     options = (*NEEDLE, "--over", "seed=0,1", "--folder", tmp_path / "s")
-    assert 'pip install "hrnn[ray]"' in complaint(capsys, "sweep", *options, "--engine", "ray")
+    assert "pip install 'hrnn[ray]'" in complaint(capsys, "sweep", *options, "--engine", "ray")
     assert 'pip install "hrnn[prune]"' in complaint(capsys, "sweep", *options, "--prune")
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 
-from hrnn.errors import UserError
 from hrnn.parallel import ALONE, Group, join
+from hrnn.torchrun import GroupError
 from tests.docs.documented import code_in
 from tests.torchrun import ROOT, torchrun
 
@@ -77,7 +77,7 @@ def test_alone_nothing_changes(monkeypatch):
 
 
 def test_bad_input():
-    with pytest.raises(UserError, match=r"a batch of 10 rows cannot be shared out evenly among 4 processes; .* such as 12"):
+    with pytest.raises(GroupError, match=r"a batch of 10 rows cannot be shared out evenly among 4 processes; .* such as 12"):
         Group(rank=1, size=4).rows(10)
-    with pytest.raises(UserError, match="timeout is 0"), join(timeout=0):
+    with pytest.raises(ValueError, match="timeout is 0"), join(timeout=0):
         pass

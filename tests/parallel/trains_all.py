@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from hrnn.cli import main
-from hrnn.launch import restarts
+from hrnn.torchrun import restarts
 from hrnn.training import loop
 
 KILLED_AT = 17  # updates

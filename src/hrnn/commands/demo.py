@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from hrnn.commands.options import console, parse, require_folder
-from hrnn.errors import DONE, EXIT_CODES, UserError
+from hrnn.errors import DONE, UserError, stop_code
 from hrnn.limits import at_least, option
 from hrnn.memory import measure, paper_count
 from hrnn.report.curves import draw
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
         screen.print(f"[bold]{model}[/bold]: {words}")
         outcome = run(options.folder / model, recipe(model, options))
         if (result := outcome.result) is None:
-            return EXIT_CODES.get(outcome.stopped or "", DONE)
+            return stop_code(outcome.stopped)
         longest = result["longest_solved_length"]
         shown = f"{'at least ' if result['at_least'] else ''}{longest}" if longest else "none"
         last = next(r for r in reversed(list(read_journal(options.folder / model))) if r["kind"] == "update")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import io
 import re
@@ -15,10 +16,12 @@ import tyro
 from rich.console import Console
 
 from hrnn.errors import ECHO, MISTAKE, UserError, shortened
-from hrnn.launch import is_first_process
 from hrnn.limits import fitted
+from hrnn.torchrun import is_first_process
 
 T = TypeVar("T")
+RULES = tyro.constructors.ConstructorRegistry()
+_BEING_READ: list[type] = []
 
 
 def parse(kind: type[T], command: str, arguments: Sequence[str], description: str | None = None) -> T:
@@ -37,7 +40,7 @@ def _parsed(kind: type[T], command: str, arguments: Sequence[str], description: 
     # Help after other arguments would leave those out that are given already.
     arguments = ["--help"] if {"-h", "--help"} & set(arguments) else list(arguments)
     try:
-        with contextlib.redirect_stderr(said), contextlib.ExitStack() as silence:
+        with RULES, contextlib.redirect_stderr(said), contextlib.ExitStack() as silence:
             if not is_first_process():
                 silence.enter_context(contextlib.redirect_stdout(said))
             found = tyro.cli(
@@ -52,6 +55,22 @@ def _parsed(kind: type[T], command: str, arguments: Sequence[str], description: 
             return None, said.getvalue()
         raise
     return found, ""
+
+
+@RULES.struct_rule
+def _without_hidden(info: tyro.constructors.StructTypeInfo) -> tyro.constructors.StructConstructorSpec | None:
+    """A dataclass as tyro takes it, without the fields that are no options."""
+    fields = dataclasses.fields(info.type) if dataclasses.is_dataclass(info.type) else ()
+    names = [field.name for field in fields if field.metadata.get("hidden")]
+    if not names or info.type in _BEING_READ:
+        return None
+    _BEING_READ.append(info.type)
+    try:
+        found = RULES.get_struct_spec(info)  # by tyro's own rule: this one stands back
+    finally:
+        _BEING_READ.pop()
+    assert isinstance(found, tyro.constructors.StructConstructorSpec)
+    return dataclasses.replace(found, fields=tuple(field for field in found.fields if field.name not in names))
 
 
 def in_one_line(text: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic
 
 from hrnn.commands.options import parse, require_folder
-from hrnn.errors import DONE, EXIT_CODES, FAILED, MISTAKE, DivergedError, LostError, UserError
+from hrnn.errors import DONE, EXPECTED, DivergedError, UserError, failure_code, stop_code
 from hrnn.limits import above, at_least, option
 from hrnn.metrics import Metrics
 from hrnn.parallel import LONGEST, TIMEOUT, Group, join
@@ -116,7 +116,7 @@ def run_and_report(folder: Path, as_json: bool, timeout: float, work: Callable[[
     with join(timeout) as group:
         try:
             outcome = work(group)
-        except (UserError, DivergedError, LostError) as error:
+        except EXPECTED as error:
             if isinstance(error, DivergedError):
                 error = DivergedError(f"{error}; the last good checkpoint is in {folder}. {ADVICE}")
             if group.size == 1:
@@ -124,14 +124,14 @@ def run_and_report(folder: Path, as_json: bool, timeout: float, work: Callable[[
             if group.fails_first():
                 print(f"hrnn: {error}", file=sys.stderr, flush=True)
             # Leave at once: the others are not waited for, they notice.
-            raise SystemExit(MISTAKE if isinstance(error, UserError) else FAILED) from None
+            raise SystemExit(failure_code(error)) from None
     if not group.first:
-        return EXIT_CODES.get(outcome.stopped or "", DONE)
+        return stop_code(outcome.stopped)
     if outcome.stopped:
         print(f"stopped ({outcome.stopped}); continue with: {resume_command(folder)}", file=sys.stderr)
         if as_json:
             print(json.dumps({"run": str(folder), "stopped": outcome.stopped}))
-        return EXIT_CODES.get(outcome.stopped, DONE)
+        return stop_code(outcome.stopped)
     result = outcome.result or {}
     if as_json:
         print(json.dumps({"run": str(folder), **result}))

@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import hrnn.training.folder as folders
-from hrnn.errors import EXIT_CODES, INTERRUPTED, MISTAKE, UserError
+from hrnn.errors import EXIT_CODES, INTERRUPTED, MISTAKE, UserError, missing
 from hrnn.launching.processes import BUSY_SECONDS, LOG, LOOK_SECONDS, STOPPING_SECONDS, last_line, launch, note_end
 from hrnn.launching.units import Ending, Engine, Follower, Unit, stopped_early
 from hrnn.training.stop import Stop
@@ -51,7 +51,7 @@ class Submitted:
 def require(address: str | None) -> None:
     """Is Ray there, and a cluster at the address? Every wait has a limit."""
     if importlib.util.find_spec("ray") is None:
-        raise UserError('--engine ray needs Ray, which is not installed; install it with: pip install "hrnn[ray]"')
+        raise missing("ray", "--engine ray")
     if address is None:
         return
     parts = urlsplit(address if "//" in address else f"//{address}")

@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from hrnn.errors import DONE, EXIT_CODES, FAILED, MISTAKE, DivergedError, LostError, UserError
+from hrnn.errors import EXPECTED, failure_code, stop_code
 
 LOOK_SECONDS = 0.2  # between two looks for that file
 
@@ -42,13 +42,10 @@ def main(folder: Path, task: str = "", cell: str = "") -> int:
     threading.Thread(target=watch_for, args=(folder / EARLY,), daemon=True).start()
     try:
         outcome = train(folder, display=Warnings(), trust=Trust(task or None, cell or None))
-    except UserError as error:
+    except EXPECTED as error:
         print(error, file=sys.stderr)
-        return MISTAKE
-    except (DivergedError, LostError) as error:
-        print(error, file=sys.stderr)
-        return FAILED
-    return EXIT_CODES[outcome.stopped] if outcome.stopped else DONE
+        return failure_code(error)
+    return stop_code(outcome.stopped)
 
 
 if __name__ == "__main__":

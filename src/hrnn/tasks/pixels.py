@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import tyro
 from numpy.typing import NDArray
 from torch import Tensor
 
 from hrnn.errors import UserError
-from hrnn.limits import at_least, fitted, option
+from hrnn.limits import at_least, fitted, hidden, option
 from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, cut, last_step_only
 from hrnn.tasks.idx import MIRROR, download, find, read_pair
 from hrnn.tasks.random import permutation
@@ -43,7 +42,7 @@ class Pixels(Task):
     """Read the pixels in one fixed random order, the same for every seed."""
     pool: int = option(1, at_least(1, 4))
     """Average squares of so many pixels: 2 gives 14 x 14, 4 gives 7 x 7."""
-    order: Annotated[tuple[int, ...], tyro.conf.Suppress] = ()
+    order: tuple[int, ...] = hidden(())
 
     metrics = (ACCURACY,)
     suggested: ClassVar[dict[str, Any]] = {

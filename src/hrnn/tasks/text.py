@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 from weakref import WeakValueDictionary
 
-import tyro
 from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
-from hrnn.limits import LEVELS, Limit, above, at_least, fitted, option
+from hrnn.limits import LEVELS, Limit, above, at_least, fitted, hidden, option
 from hrnn.tasks.boundaries import compiled, meant
 from hrnn.tasks.contract import BITS_PER_CHARACTER, BITS_PER_NAT, Batch, Reading, Task, cross_entropy
 from hrnn.tasks.corpus import complain_about, penn_treebank, read_characters
@@ -52,7 +51,7 @@ class Text(Task):
     unknown: bool = True
     """One more symbol, for characters that the training text never had; without it such a character is an error. Bytes need
     none."""
-    vocabulary: Annotated[str, tyro.conf.Suppress] = ""
+    vocabulary: str = hidden("")
 
     metrics = (BITS_PER_CHARACTER,)
     suggested: ClassVar[dict[str, Any]] = {

@@ -8,7 +8,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from hrnn.errors import LostError, UserError
+from hrnn.errors import UserError
+from hrnn.torchrun import LostError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import hrnn
-from hrnn.errors import LostError, UserError
-from hrnn.launch import launcher, restarts
+from hrnn.errors import UserError
 from hrnn.tasks import TASKS
+from hrnn.torchrun import LostError, launcher, restarts
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, to_json
 from hrnn.training.entries import CONFIG, LOCK, METRICS, RESULT, is_locked, read_entries, read_whole
 from hrnn.training.entries import read_result as read_result

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hrnn.errors import extra
 from hrnn.training.files import AppendOnlyFile, cannot_write, content_of, make_folder
 from hrnn.training.records import JOURNAL
 from hrnn.training.records import read as read
@@ -74,9 +75,10 @@ class Events:
     """TensorBoard's own record format in one file, which its writer, made for a file per process, cannot cut back."""
 
     def __init__(self, path: Path, length: int):
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.record_writer import RecordWriter
+        with extra("cli", "a run's file for TensorBoard"):
+            from tensorboard.compat.proto.event_pb2 import Event
+            from tensorboard.compat.proto.summary_pb2 import Summary
+            from tensorboard.summary.writer.record_writer import RecordWriter
 
         make_folder(path.parent)
         self._event, self._summary = Event, Summary

@@ -14,10 +14,10 @@ import torch
 import hrnn.training.folder as folders
 import hrnn.training.network as networks
 from hrnn.errors import DivergedError, UserError
-from hrnn.launch import launched
 from hrnn.parallel import ALONE, Group
 from hrnn.state import State
 from hrnn.tasks import Batch, Window
+from hrnn.torchrun import launched
 from hrnn.training.config import Config, from_json, reading, resolved, to_json
 from hrnn.training.display import Display
 from hrnn.training.evaluation import FROZEN, Tally, evaluate, score, sums_of, task_gives_boundaries, values_of

@@ -5,6 +5,14 @@ from __future__ import annotations
 import os
 
 
+class GroupError(ValueError):
+    """The processes of a job were not started so that they can work together."""
+
+
+class LostError(Exception):
+    """What a process needs to go on is gone: another process of the job, or the folder of its run."""
+
+
 def many() -> bool:
     """Was this process started as one of several?"""
     return int(os.environ.get("WORLD_SIZE") or 1) > 1 and "RANK" in os.environ and "MASTER_ADDR" in os.environ
