@@ -118,15 +118,15 @@ def tensor(name: str, value: Any) -> Tensor:
     return value
 
 
-def inputs(model: Hierarchy, x: Any, name: str = "x") -> Tensor:
+def inputs(model: Hierarchy, value: Any, name: str = "x") -> Tensor:
     """(time, batch) tokens, or (time, batch, input_size) vectors of the model's dtype, on its device."""
     if model.device.type == "meta":
         raise ValueError("model is on meta, where nothing has a value; move it with model.to_empty() and load weights")
     if model.dtype not in DTYPES:
         raise ValueError(f"model is {model.dtype}, in which torch does not compute; give one of {', '.join(map(str, DTYPES))}")
-    if isinstance(x, Tensor) and x.device.type == "meta":
+    if isinstance(value, Tensor) and value.device.type == "meta":
         raise ValueError(f"{name} is on meta and the model on {model.device}; move one of them with .to()")
-    x = tensor(name, x)
+    x = tensor(name, value)
     tokens = model.input_size if model.tokens else None
     expected = "(time, batch)" if tokens else f"(time, batch, {model.input_size})"
     if x.dim() != (2 if tokens else 3):

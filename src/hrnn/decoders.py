@@ -71,7 +71,7 @@ class Decoder(nn.Module):
 
     def forward(self, summary: Tensor, index: Tensor) -> Tensor:
         """summary (n, hidden) and index (m, n) to (m, n, outputs): logits of tokens, or vectors."""
-        x = self.layers[0](summary) + F.embedding(index - 1, self.index)
+        x: Tensor = self.layers[0](summary) + F.embedding(index - 1, self.index)
         for layer in list(self.layers)[1:]:
             x = layer(F.relu(x))
         return x

@@ -43,7 +43,8 @@ def numbers(config: Mapping[str, Any]) -> int:
         decoder_units=config["decoder_units"],
         decoders=config["decoders"],
     )
-    return weights + sum(size * p for size, p in zip(sizes, config["periods"], strict=False) if isinstance(p, int))
+    rows: int = sum(size * p for size, p in zip(sizes, config["periods"], strict=False) if isinstance(p, int))
+    return weights + rows
 
 
 def check_described(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:

@@ -157,7 +157,7 @@ def _ceil(a: int, b: int) -> int:
 
 def _root(number: int, degree: int) -> int:
     """The smallest whole number whose power of that degree is at least `number`."""
-    root = round(number ** (1 / degree))
+    root: int = round(number ** (1 / degree))
     while root**degree >= number:
         root -= 1
     while root**degree < number:

@@ -263,7 +263,7 @@ def join(timeout: float = TIMEOUT) -> Iterator[Group]:
     try:
         store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=timeout)))
         # Nothing there that a group of before has left: torchrun keeps the store when it starts the job again.
-        store = dist.PrefixStore(f"hrnn/{restarts()}/{next(_joined)}", store)
+        store = dist.PrefixStore(f"hrnn/{restarts()}/{next(_joined)}", store)  # type: ignore[attr-defined]
         gpus = torch.cuda.is_available() and dist.is_nccl_available()
         if gpus:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())

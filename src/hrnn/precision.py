@@ -22,7 +22,7 @@ def autocasts(device: torch.device) -> bool:
     return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
 
 
-def without_autocast(device: torch.device) -> AbstractContextManager:
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
     """A hierarchy runs in its own dtype: what is differentiated by hand, and the states that cells carry, would be mixed up."""
     return torch.autocast(device.type, enabled=False) if autocasts(device) else nullcontext()
 

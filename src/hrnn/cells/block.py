@@ -186,5 +186,6 @@ def unroll(
     those of `called`, if it has any.
     """
     wide = () if called is None else called.parameters.values()
-    output, *after = _Unroll.apply(cell, weights, fresh, inputs, context, *state, *wide, *cell.parameters())
+    arguments = (cell, weights, fresh, inputs, context, *state, *wide, *cell.parameters())
+    output, *after = _Unroll.apply(*arguments)  # type: ignore[no-untyped-call]
     return output, tuple(after)

@@ -12,9 +12,10 @@ from typing import Any, Literal
 from rich.table import Table
 
 from hrnn import memory, room
+from hrnn.arguments import LARGEST
 from hrnn.commands.options import console, parse
 from hrnn.errors import DONE, FAILED, UserError, shortened
-from hrnn.limits import LARGEST, LEVELS, at_least, option
+from hrnn.limits import LEVELS, at_least, option
 
 POWERS = ["", "k", "m", "g", "t"]
 LONGEST = 10**9  # steps of a window; beyond it the planner would search for minutes

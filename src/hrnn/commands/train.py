@@ -107,7 +107,7 @@ def help_text(kind: type[Task]) -> str:
 
 def _train_type(kind: type[Task]) -> type[Train[Any]]:
     """The options of a run of this task; its docstring heads the help text."""
-    found: Any = Train[kind]  # type: ignore[valid-type]
+    found: type[Train[Any]] = Train[kind]  # type: ignore[valid-type]
     return found
 
 

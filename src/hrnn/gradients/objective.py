@@ -50,7 +50,7 @@ class Objective:
                 else:
                     output, y = output[mask][None], y[mask][None]
         assert y is not None
-        self._begun = torch.autograd._get_sequence_nr()
+        self._begun = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]
         # The user's autocast is for the user's loss. It keeps no casts: parameters may move between two calls.
         casts = torch.autocast(output.device.type, cache_enabled=False) if self._casts else nullcontext()
         with casts:
@@ -122,7 +122,7 @@ class Objective:
     def _weigh_local(self, ended: Ended, values: Tensor) -> Tensor:
         total = (wide(values) * ended.span).sum()
         self.local_sums[ended.level] = self.local_sums[ended.level] + total.detach()
-        return total * self.window.local_weight
+        return torch.mul(total, self.window.local_weight)
 
     def differentiate(self, loss: Tensor | None, leaf: Tensor) -> Tensor | None:
         """Gather the gradients of every leaf that `loss` depends on, and return that of `leaf`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.memory import measure
-from hrnn.tasks import Batch, Copy, Window
+from hrnn.tasks import Batch, Copy, Task, Window
 from hrnn.training.config import Config, from_json, to_json
 from hrnn.training.loop import learn
 from hrnn.training.run import Run
@@ -50,9 +50,10 @@ def _run(config: Config[Any]) -> Run:
 
 def fullest(run: Run) -> Batch:
     """A batch as long as any that is learned within one window; a curriculum begins with shorter ones."""
-    if isinstance(run.task, Copy) and run.task.length is None:
-        return run.task.sequences("training", 0, max(1, run.config.window // 2), run.reading)
-    return run.task.batch(0, run.reading)
+    task: Task = run.task
+    if isinstance(task, Copy) and task.length is None:
+        return task.sequences("training", 0, max(1, run.config.window // 2), run.reading)
+    return task.batch(0, run.reading)
 
 
 def end_of(batch: Batch, steps: int = 2) -> Batch:

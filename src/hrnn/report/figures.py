@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from hrnn.report.curves import STYLE, plot, plt, save, shorten_axis, style_of
+from hrnn.report.curves import STYLE, plot, save, shorten_axis, style_of
 from hrnn.report.series import Line
 from hrnn.studies.paper import Experiment, Panel, Row
 from hrnn.studies.plan import Found

@@ -26,7 +26,7 @@ from hrnn.training.config import Config, to_json
 from hrnn.training.files import make_folder, write_atomically
 from hrnn.training.folder import read_result
 from hrnn.training.formats import check_format, with_old_values
-from hrnn.training.journal import JOURNAL
+from hrnn.training.records import JOURNAL
 
 FORMAT = 1
 RUNS, WORK = "runs", "work"
@@ -48,7 +48,8 @@ class Result:
     @property
     def failure(self) -> str | None:
         """Why there is no result; such a run is tried again."""
-        return self.entries["failure"]
+        failure: str | None = self.entries["failure"]
+        return failure
 
     @property
     def seed(self) -> int:

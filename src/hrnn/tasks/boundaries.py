@@ -98,4 +98,5 @@ def packed(blocks: Iterator[NDArray[np.bool_]]) -> Bits:
 
 def at(bits: Bits, places: NDArray[np.int64]) -> NDArray[np.bool_]:
     """The bits of some places."""
-    return (bits[places >> 3] >> (places & 7).astype(np.uint8) & 1).astype(bool)
+    found: NDArray[np.uint8] = bits[places >> 3] >> (places & 7).astype(np.uint8) & 1
+    return found.astype(bool)

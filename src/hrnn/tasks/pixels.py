@@ -97,7 +97,8 @@ class Pixels(Task):
     def _pixels(self, images: NDArray[np.uint8]) -> NDArray[np.uint16]:
         """Images (n, 28, 28) -> sums over squares (n, steps), in the order of reading."""
         side = SIDE // self.pool
-        sums = images.reshape(-1, side, self.pool, side, self.pool).sum((2, 4), dtype=np.uint16).reshape(-1, self.steps)
+        squares = images.reshape(-1, side, self.pool, side, self.pool)
+        sums: NDArray[np.uint16] = squares.sum((2, 4), dtype=np.uint16).reshape(-1, self.steps)
         return sums[:, list(self.order)] if self.order else sums
 
     @cached_property
@@ -141,7 +142,8 @@ class Pixels(Task):
         if (seed, epoch) not in known:
             known.clear()
             known[seed, epoch] = permutation(seed, "pixels/epoch", epoch, len(self._learned["training"][1]))
-        return known[seed, epoch]
+        order: NDArray[np.int64] = known[seed, epoch]
+        return order
 
     def evaluation(self, part: str, reading: Reading) -> Iterator[Batch]:
         pixels, labels = self._tested if part == "test" else self._learned["validation"]

@@ -104,7 +104,8 @@ class Text(Task):
     @property
     def _memory(self) -> dict[str | None, Corpus]:
         """By the parts that have files of their own; None for those that share the training text's."""
-        return self.__dict__.setdefault("_corpora", {})
+        found: dict[str | None, Corpus] = self.__dict__.setdefault("_corpora", {})
+        return found
 
     def _shares(self) -> dict[str, float]:
         """Which parts the training files are split into, in this order, and the share of each; the rest is for training."""

@@ -14,6 +14,7 @@ from hrnn.parallel import ALONE, Group
 from hrnn.tasks import Reading, Task, name_of, task_named
 
 TaskT = TypeVar("TaskT", bound=Task)
+T = TypeVar("T")
 SUGGESTED: dict[str, Any] = {"hidden_sizes": (256, 256), "periods": (10,), "window": 200}  # where a task has no opinion
 NO_RUN = "the configuration does not describe a run that this version can do"
 CELLS = ("lstm", "gru", "rnn")
@@ -150,7 +151,7 @@ class Config(Generic[TaskT]):
         return _known(self.model.window)
 
 
-def _known(value: Any) -> Any:
+def _known(value: T | None) -> T:
     if value is None:
         raise UserError("the configuration has open entries; complete it with hrnn.training.resolved(config)")
     return value

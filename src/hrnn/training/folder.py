@@ -17,12 +17,16 @@ from hrnn.errors import UserError
 from hrnn.tasks import TASKS
 from hrnn.torchrun import LostError, launcher, restarts
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, to_json
-from hrnn.training.entries import CONFIG, LOCK, METRICS, RESULT, is_locked, read_entries, read_whole
+from hrnn.training.entries import CONFIG as CONFIG
+from hrnn.training.entries import LOCK, METRICS, read_whole
+from hrnn.training.entries import RESULT as RESULT
+from hrnn.training.entries import is_locked as is_locked
+from hrnn.training.entries import read_entries as read_entries
 from hrnn.training.entries import read_result as read_result
 from hrnn.training.files import cannot_write, make_folder, write_atomically
 from hrnn.training.formats import RESULT_FORMAT, SECTIONS, sealed
 from hrnn.training.identity import Identity, new_identity
-from hrnn.training.journal import JOURNAL
+from hrnn.training.records import JOURNAL
 from hrnn.training.trust import Trust, own_names
 
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"

@@ -36,7 +36,8 @@ class Network(nn.Module):
 
     def forward(self, output: Tensor) -> Tensor:
         """Output of the hierarchy (T, B, hidden) -> logits (T, B, outputs)."""
-        return self.head(output)
+        logits: Tensor = self.head(output)
+        return logits
 
 
 def build(config: Config[Any]) -> Network:

@@ -31,8 +31,9 @@ from hrnn.training.evaluation import FROZEN, Tally
 from hrnn.training.folder import CHECKPOINTS, check_still_there, entries_of
 from hrnn.training.formats import BEGUN_BY_1
 from hrnn.training.identity import Identity
-from hrnn.training.journal import JOURNAL, Journal
+from hrnn.training.journal import Journal
 from hrnn.training.optimizer import make_optimizer, make_updates
+from hrnn.training.records import JOURNAL
 
 REMEDY = "put back copies of its files, or begin again with hrnn train --overwrite"
 
@@ -158,7 +159,7 @@ class Run:
     def over(self) -> str | None:
         """Why there is nothing left to learn, or None."""
         if self.course.finished:
-            return self.course.finished
+            return str(self.course.finished)
         limit = self.config.budget.stop_after
         if limit is not None and self.position.without_gain >= limit:
             return "no gain"

@@ -89,4 +89,5 @@ def weights(config: Config[Any]) -> int:
         decoder_units=[model.decoder_units] * len(reaches),
         decoders=True,
     )
-    return levels + (config.hidden_sizes[0] + 1) * config.task.outputs
+    head: int = (config.hidden_sizes[0] + 1) * config.task.outputs
+    return levels + head
