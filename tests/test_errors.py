@@ -1,0 +1,44 @@
+"""What is not installed is named in one sentence, with what to install."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hrnn.cli import COMMANDS, main
+from hrnn.errors import EXTRAS, UserError
+from hrnn.launching.cluster import require
+from hrnn.tasks.idx import download
+from hrnn.training.journal import Events
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """As after an installation without extras: their packages cannot be imported, what imports them has not been."""
+    packages = [package for several in EXTRAS.values() for package in several]
+    for name in list(sys.modules):
+        if name.partition(".")[0] in packages or name.startswith("hrnn.commands"):
+            monkeypatch.delitem(sys.modules, name)
+    for package in packages:
+        monkeypatch.setitem(sys.modules, package, None)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_line(bare, capsys, command):
+    assert main([command]) == 2
+    assert capsys.readouterr().err == "hrnn: the command line needs hrnn[cli]; pip install 'hrnn[cli]'\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "sentence"),
+    [
+        (lambda: download(Path(), ""), r"--download needs hrnn\[cli\]; pip install 'hrnn\[cli\]'"),
+        (lambda: Events(Path("events"), 0), r"a run's file for TensorBoard needs hrnn\[cli\]; pip install"),
+        (lambda: require(None), r"--engine ray needs hrnn\[ray\]; pip install 'hrnn\[ray\]'"),
+    ],
+)
+def test_what_python_calls(bare, use, sentence):
+    with pytest.raises(UserError, match=sentence):
+        use()
