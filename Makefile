@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SITE_TOOLS := $(VENV)/.site-tools
 
-# One thread a process: tests run side by side, and two OpenMP threads on a busy machine can be far slower than one.
+# One thread per process: tests run side by side, and two OpenMP threads on a busy machine can be far slower than one.
 export OMP_NUM_THREADS = 1
 
 MINUTES ?= 30
 SEED ?= 0
 JOBS ?= 1
 
-.PHONY: test test-long docs demo campaign bench memory growth million planner trainer scaling clean
+.PHONY: test test-long lock docs demo campaign bench memory growth million planner trainer scaling clean
 
 CONFIG ?=
 RESULTS := benchmarks/results
@@ -28,6 +28,11 @@ test: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest --numprocesses 2
+
+# The versions that are installed now, as those that every target installs
+lock: $(SITE_TOOLS)
+	printf '# Every version that make installs, for .[dev] and .[docs]; the package itself accepts ranges.\n' > constraints.txt
+	$(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
 
 # What takes minutes, too: the README's commands as they stand
 test-long: $(INSTALLED)
