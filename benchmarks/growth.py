@@ -78,7 +78,8 @@ def plot(found: list[dict], path: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    figure, above = plt.subplot_mosaic([["memory", "memory"], ["time", "depth"]], figsize=(9, 7), layout="constrained")
+    left, middle, right = above["memory"], above["time"], above["depth"]
     vector = SIZE * BATCH * 4
     by_window = {m: [r for r in found if r["method"] == m and len(r["hidden_sizes"]) == 4] for m in ("restricted", "full")}
     for method, colour in (("restricted", "tab:red"), ("full", "tab:blue")):
@@ -94,7 +95,7 @@ def plot(found: list[dict], path: str) -> None:
         [r["exact_count"] * vector * TICK / 1e6 for r in some],
         "--",
         color="tab:red",
-        label=f"exact count, {TICK} vectors a tick",
+        label=f"exact count, {TICK} vectors per tick",
     )
     left.loglog(steps, [r["predicted_bytes"] / 1e6 for r in some], "-", color="tab:red", alpha=0.4, label="predicted")
     deep = sorted(
@@ -108,20 +109,24 @@ def plot(found: list[dict], path: str) -> None:
         [r["exact_count"] * vector * TICK / 1e6 for r in deep],
         "--",
         color="tab:red",
-        label=f"exact count, {TICK} vectors a tick",
+        label=f"exact count, {TICK} vectors per tick",
     )
     left.set(xlabel="window (steps)", ylabel="peak memory above baseline (MB)", title="Memory against the window, 4 levels")
     middle.set(xlabel="window (steps)", ylabel="process time per step (µs)", title="Time, 4 levels", ylim=(0, None))
     right.set(xlabel="levels", ylabel="peak memory above baseline (MB)", title=f"Memory against depth, {DEPTH_WINDOW:,} steps")
     right.set_xticks(levels)
-    left.set_ylim(top=1e7)  # room for the legend
+    left.set_ylim(top=1e5)  # room for the legend
     for axes in (left, middle, right):
-        axes.legend(fontsize=8, loc="lower left" if axes is middle else "upper left" if axes is left else "upper right")
+        axes.legend(
+            fontsize=8,
+            ncols=2 if axes is left else 1,
+            loc="lower left" if axes is middle else "upper left" if axes is left else "upper right",
+        )
         axes.grid(alpha=0.3)
     figure.suptitle(f"LSTM levels of {SIZE}, period {PERIOD}, batch {BATCH}, one thread")
     figure.supxlabel(
-        f"Counts as bytes. The paper counts one vector of {SIZE} numbers a tick and row; the exact count is of all ticks that "
-        f"are kept, and an LSTM keeps {TICK} vectors of each: {KEPT}.",
+        f"Counts as bytes. The paper counts one vector of {SIZE} numbers per tick and row; the exact count\n"
+        f"is of all ticks that are kept, and an LSTM keeps {TICK} vectors of each: {KEPT}.",
         fontsize=8,
     )
     figure.savefig(path, dpi=150)

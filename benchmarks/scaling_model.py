@@ -142,7 +142,7 @@ def tables(measured: dict[str, Any]) -> dict[str, str]:
         "fixed rows": _processes(measured, names, shared=False),
         "windows": _windows(measured),
         "taken": f"Taken on {measured['date']}, {measured['cores']} cores of {measured['cpu']}, load {measured['load']}, "
-        f"torch {measured['torch']}, one thread a process (`make scaling`).",
+        f"torch {measured['torch']}, one thread per process (`make scaling`).",
     }
 
 
@@ -153,12 +153,12 @@ def _constants(measured: dict[str, Any], names: list[str]) -> str:
         for number, level in enumerate(known.levels):
             size = entry["sizes"][number]
             rows.append([f"{name}, level {number} of {size}", f"{level.fixed * 1e6:.0f}", f"{level.per_row * 1e6:.2f}"])
-    ticks = table(["a tick of", "µs, fixed", "µs a row"], rows)
+    ticks = table(["a tick of", "µs, fixed", "µs per row"], rows)
     rows = []
     for name in names:
         known = costs(measured, name)
         rows.append([name, f"{known.gradient_bytes / 1e6:.2f}", f"{known.optimizer * 1e3:.1f}", f"{known.crowding:.2f}"])
-    moved = table(["configuration", "MB of gradients an update", "optimizer, ms", "crowding"], rows)
+    moved = table(["configuration", "MB of gradients per update", "optimizer, ms", "crowding"], rows)
     network = measured["reduce"]
     times = [[f"{size:,}", f"{seconds * 1e3:.2f}", f"{loopback(measured).reduce(size, 2) * 1e3:.2f}"]
              for size, seconds in network["measured"]]  # fmt: skip

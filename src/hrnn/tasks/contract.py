@@ -32,8 +32,10 @@ BITS_PER_CHARACTER = Metric("bits_per_character", short="bits")
 class Window:
     """The steps of one TBPTT gradient.
 
-    x: (T, B) int64 tokens or (T, B, n) floats. y: (T, B, ...) targets. mask: bool (T, B), where a target stands; None
-    means everywhere. boundaries: bool (T, B), (T+1, B) or with a last axis for the levels with given boundaries.
+    x:          (T, B) int64 tokens or (T, B, n) floats
+    y:          (T, B, ...) targets
+    mask:       bool (T, B), where a target stands; None means everywhere
+    boundaries: bool (T, B), (T+1, B) or with a last axis for the levels with given boundaries
     """
 
     x: Shaped[Tensor, "time batch *features"]
