@@ -11,7 +11,7 @@ ENTRY = re.compile(r"([a-z_]\w*(?:, [a-z_]\w*)*): +(\S.*)")
 
 
 class Entries(griffe.Extension):
-    """In a docstring, a paragraph of entries, each with further lines that are indented; where there is one only, they need not."""
+    """A paragraph of entries, each with further lines that are indented; where there is one entry only, they need not be."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         if obj.docstring:
