@@ -1,22 +1,19 @@
-"""What users may get wrong, said in one sentence each: the argument, its value, what was expected, how to fix it."""
+"""What users may get wrong in a call, said in one sentence each: the argument, its value, what was expected, how to fix it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from hrnn.arguments import LARGEST, each, entries, number, shown, whole
-from hrnn.decoders import INDICES
+from hrnn.arguments import LARGEST, entries, number, shown, whole
 from hrnn.precision import wide
-from hrnn.segments import Given, Period, reach_of
+from hrnn.segments import Given, Period
 from hrnn.state import State
 from hrnn.tensors import INTEGERS, in_memory
 
-_LEVELS = _DECODER_LAYERS = 1000  # more of either would only take minutes to make
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # that torch can store and convert, and hardly anything else
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -43,68 +40,6 @@ class Hierarchy(Protocol):
     def builtin(self) -> bool: ...
 
     def initial_state(self, batch: int) -> State: ...
-
-
-def sizes(hidden_sizes: Sequence[int]) -> list[int]:
-    """At least one level, each with at least one unit."""
-    if isinstance(hidden_sizes, int):
-        raise TypeError(
-            f"hidden_sizes is {shown(hidden_sizes)}; give a list, the lowest level first, "
-            f"e.g. hidden_sizes=[{shown(hidden_sizes)}]"
-        )
-    values = entries("hidden_sizes", hidden_sizes, "[256, 256]")
-    if not 1 <= len(values) <= _LEVELS:
-        raise ValueError(f"hidden_sizes is {shown(hidden_sizes)}; give at least one level and at most {_LEVELS}")
-    remedy = "at least one level, each of at least one unit, e.g. [256, 256]"
-    try:
-        return [whole("hidden_sizes", n) for n in values]
-    except ValueError:
-        raise ValueError(f"hidden_sizes is {shown(hidden_sizes)}; give {remedy}") from None
-
-
-def periods(values: Sequence[Period], levels: int) -> list[Period]:
-    """One fewer than levels; each at least 1."""
-    if isinstance(values, int | Given):
-        raise TypeError(f"periods is {shown(values)}; give a list, e.g. periods=[{shown(values)}]")
-    values = entries("periods", values, "[10]")
-    if len(values) != levels - 1:
-        example = "[]" if levels == 1 else f"[{', '.join(['10'] * min(9, levels - 1))}]"
-        raise ValueError(
-            f"periods has {len(values)} entries for {levels} levels; give one fewer than hidden_sizes, e.g. periods={example}"
-        )
-    found: list[Period] = []
-    for i, period in enumerate(values):
-        given = isinstance(period, Given)
-        try:
-            count = whole("reach", period.reach if isinstance(period, Given) else period)
-        except ValueError:
-            raise ValueError(
-                f"periods[{i}] is {shown(period)}; a period is a whole number of ticks, at least 1, or hrnn.Given(reach) with "
-                f"a reach of at least 1"
-            ) from None
-        found.append(Given(count) if given else count)
-    if math.prod(reach_of(period) for period in found) > LARGEST // 2:
-        raise ValueError(f"periods is {shown(values)}; a tick of the top level would span more steps than can be counted")
-    return found
-
-
-def decoder_options(below: int, layers: Any, units: Any, indices: Any) -> dict[str, list[Any]]:
-    """What the decoders are made with, one entry for each level below the top."""
-    given = {"decoder_layers": layers, "decoder_units": units, "indices": indices}
-    options = {name: each(name, value, below, "levels below the top") for name, value in given.items()}
-    for i in range(below):
-        depth, width, which = (options[name][i] for name in given)
-        try:
-            options["decoder_layers"][i] = whole("decoder_layers", depth, most=_DECODER_LAYERS)
-            options["decoder_units"][i] = whole("decoder_units", width)
-        except ValueError:
-            raise ValueError(
-                f"decoder_layers and decoder_units of level {i} are {shown(depth)} and {shown(width)}; give at least 1, and "
-                f"at most {_DECODER_LAYERS} layers"
-            ) from None
-        if not isinstance(which, str) or which not in INDICES:
-            raise ValueError(f"indices is {shown(which)}; expected one of {INDICES}")
-    return options
 
 
 def tensor(name: str, value: Any) -> Tensor:

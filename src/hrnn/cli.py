@@ -49,8 +49,7 @@ LINE = 1000  # characters of a message
 
 
 def overview() -> str:
-    width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:{width}}  {what}" for name, what in COMMANDS.items())
+    commands = "\n".join(f"  {name:9}  {what}" for name, what in COMMANDS.items())
     examples = "\n".join(f"  {line}" for line in EXAMPLES.splitlines())
     return (
         "usage: hrnn COMMAND [OPTIONS]\n\nHierarchical recurrent networks with restricted gradients.\n\n"
@@ -73,13 +72,18 @@ def guarded(arguments: list[str]) -> int:
     """The exit code of a command. What is left to print and cannot be printed does not change it at the interpreter's end."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us, as `>&-` does
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+            silence(name)
     code = exit_code(arguments)
     try:
         sys.stdout.flush()
     except OSError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        silence("stdout")
     return code
+
+
+def silence(stream: str) -> None:
+    """What could not be written is not tried again, neither by us nor by the interpreter, which flushes at its end."""
+    setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
 
 
 def exit_code(arguments: list[str]) -> int:
@@ -98,7 +102,7 @@ def exit_code(arguments: list[str]) -> int:
     except SystemExit as stopped:  # tyro's, and that of a process that must leave the others at once
         return stopped.code if isinstance(stopped.code, int) else FAILED if stopped.code else DONE
     except BrokenPipeError:  # the reader of our output went away, as `| head` does
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  the interpreter flushes it at its end
+        silence("stdout")
         return DONE
     except Exception as error:
         from hrnn.mishaps import sentence
@@ -108,7 +112,7 @@ def exit_code(arguments: list[str]) -> int:
 
             traceback.print_exc()
         if isinstance(error, OSError) and error.filename is None:
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115  whatever could not be written is not tried again
+            silence("stdout")
         return say(sentence(error), FAILED)
 
 
@@ -140,5 +144,5 @@ def say(sentence: str, code: int) -> int:
     try:
         print(f"hrnn: {shortened(line, LINE)}", file=sys.stderr, flush=True)
     except OSError:  # nobody to tell it to
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        silence("stderr")
     return code

@@ -1,24 +1,89 @@
-"""A model as its file describes it: the configuration's format, and what is checked before a model is made of it."""
+"""What describes a model: its arguments, checked before anything is made of them, and its file's configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hrnn import checks, tensors
-from hrnn.arguments import shown, whole
+from hrnn import tensors
+from hrnn.arguments import LARGEST, each, entries, shown, whole
+from hrnn.decoders import INDICES
 from hrnn.room import weight_numbers
-from hrnn.segments import Given, reach_of
+from hrnn.segments import Given, Period, reach_of
 
+_LEVELS = _DECODER_LAYERS = 1000  # more of either would only take minutes to make
 FORMAT = 2  # of the file that `HRNN.save` writes
 _ENTRIES = {
     *("inputs", "hidden_sizes", "periods", "cell", "decoders", "decoder_layers", "decoder_units", "indices"),
     *("batch_first", "check_finite"),
 }
+
+
+def checked_sizes(hidden_sizes: Sequence[int]) -> list[int]:
+    """At least one level, each with at least one unit."""
+    if isinstance(hidden_sizes, int):
+        raise TypeError(
+            f"hidden_sizes is {shown(hidden_sizes)}; give a list, the lowest level first, "
+            f"e.g. hidden_sizes=[{shown(hidden_sizes)}]"
+        )
+    values = entries("hidden_sizes", hidden_sizes, "[256, 256]")
+    if not 1 <= len(values) <= _LEVELS:
+        raise ValueError(f"hidden_sizes is {shown(hidden_sizes)}; give at least one level and at most {_LEVELS}")
+    remedy = "at least one level, each of at least one unit, e.g. [256, 256]"
+    try:
+        return [whole("hidden_sizes", n) for n in values]
+    except ValueError:
+        raise ValueError(f"hidden_sizes is {shown(hidden_sizes)}; give {remedy}") from None
+
+
+def checked_periods(values: Sequence[Period], levels: int) -> list[Period]:
+    """One fewer than levels; each at least 1."""
+    if isinstance(values, int | Given):
+        raise TypeError(f"periods is {shown(values)}; give a list, e.g. periods=[{shown(values)}]")
+    values = entries("periods", values, "[10]")
+    if len(values) != levels - 1:
+        example = "[]" if levels == 1 else f"[{', '.join(['10'] * min(9, levels - 1))}]"
+        raise ValueError(
+            f"periods has {len(values)} entries for {levels} levels; give one fewer than hidden_sizes, e.g. periods={example}"
+        )
+    found: list[Period] = []
+    for i, period in enumerate(values):
+        given = isinstance(period, Given)
+        try:
+            count = whole("reach", period.reach if isinstance(period, Given) else period)
+        except ValueError:
+            raise ValueError(
+                f"periods[{i}] is {shown(period)}; a period is a whole number of ticks, at least 1, or hrnn.Given(reach) with "
+                f"a reach of at least 1"
+            ) from None
+        found.append(Given(count) if given else count)
+    if math.prod(reach_of(period) for period in found) > LARGEST // 2:
+        raise ValueError(f"periods is {shown(values)}; a tick of the top level would span more steps than can be counted")
+    return found
+
+
+def checked_decoders(below: int, layers: Any, units: Any, indices: Any) -> dict[str, list[Any]]:
+    """What the decoders are made with, one entry for each level below the top."""
+    given = {"decoder_layers": layers, "decoder_units": units, "indices": indices}
+    options = {name: each(name, value, below, "levels below the top") for name, value in given.items()}
+    for i in range(below):
+        depth, width, which = (options[name][i] for name in given)
+        try:
+            options["decoder_layers"][i] = whole("decoder_layers", depth, most=_DECODER_LAYERS)
+            options["decoder_units"][i] = whole("decoder_units", width)
+        except ValueError:
+            raise ValueError(
+                f"decoder_layers and decoder_units of level {i} are {shown(depth)} and {shown(width)}; give at least 1, and "
+                f"at most {_DECODER_LAYERS} layers"
+            ) from None
+        if not isinstance(which, str) or which not in INDICES:
+            raise ValueError(f"indices is {shown(which)}; expected one of {INDICES}")
+    return options
 
 
 def upgraded(path: str | Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,9 +116,9 @@ def check_described(config: Mapping[str, Any], weights: Mapping[str, Tensor]) ->
     """Refuse a configuration that speaks of more than the file holds."""
     inputs = config["inputs"]
     whole("inputs", inputs["tokens"] if isinstance(inputs, dict) else inputs)
-    sizes = checks.sizes(config["hidden_sizes"])
-    periods = checks.periods([Given(p["given"]) if isinstance(p, dict) else p for p in config["periods"]], len(sizes))
-    options = checks.decoder_options(len(periods), *(config[name] for name in ("decoder_layers", "decoder_units", "indices")))
+    sizes = checked_sizes(config["hidden_sizes"])
+    periods = checked_periods([Given(p["given"]) if isinstance(p, dict) else p for p in config["periods"]], len(sizes))
+    options = checked_decoders(len(periods), *(config[name] for name in ("decoder_layers", "decoder_units", "indices")))
     layers = sum(options["decoder_layers"]) if config["decoders"] else 0
     reaches = [{"given": reach_of(period)} for period in periods]  # only weights count: a segment is not in the file
     needed, there = numbers({**config, **options, "periods": reaches}), sum(t.numel() for t in weights.values())

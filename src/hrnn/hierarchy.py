@@ -11,11 +11,10 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
-from hrnn import checks, tensors
+from hrnn import checks, description, tensors
 from hrnn.arguments import entries, flag, shown, whole
 from hrnn.cells import BUILTIN, Cell, UserCell, by_hand
 from hrnn.decoders import Decoder
-from hrnn.description import FORMAT, check_described, matched, numbers, upgraded
 from hrnn.forward import Run
 from hrnn.precision import without_autocast
 from hrnn.room import check_fits
@@ -79,15 +78,15 @@ class HRNN(nn.Module):
             raise ValueError(
                 f"inputs is {given[:100]}; give hrnn.Tokens(n) or the size of the input vectors, at least 1"
             ) from None
-        self.hidden_sizes = checks.sizes(hidden_sizes)
-        self.periods = checks.periods(periods, len(self.hidden_sizes))
+        self.hidden_sizes = description.checked_sizes(hidden_sizes)
+        self.periods = description.checked_periods(periods, len(self.hidden_sizes))
         self.batch_first, self.check_finite = flag("batch_first", batch_first), flag("check_finite", check_finite)
         levels, below = len(self.hidden_sizes), len(self.periods)
         choices = [cell] * levels if isinstance(cell, str) or callable(cell) else entries("cell", cell, '"lstm"')
         if len(choices) != levels:
             raise ValueError(f"cell has {len(choices)} entries for {levels} levels; give one for each level, or one for all")
         flag("decoders", decoders)
-        options = checks.decoder_options(below, decoder_layers, decoder_units, indices)
+        options = description.checked_decoders(below, decoder_layers, decoder_units, indices)
         self._config = {
             "inputs": {"tokens": self.input_size} if self.tokens else self.input_size,
             "hidden_sizes": self.hidden_sizes,
@@ -99,7 +98,8 @@ class HRNN(nn.Module):
         }
         if torch.get_default_device().type != "meta":
             what = f"hidden_sizes is {shown(self.hidden_sizes)}, periods {shown(self.periods)}, inputs {shown(inputs)}"
-            check_fits(f"{what}, decoder_units {shown(decoder_units)}", 4 * numbers({**self._config, "decoders": decoders}))
+            count = description.numbers({**self._config, "decoders": decoders})
+            check_fits(f"{what}, decoder_units {shown(decoder_units)}", 4 * count)
         sizes = [self.input_size, *self.hidden_sizes, 0]
         self.cells = nn.ModuleList(
             _make_cell(choices[i], sizes[i], sizes[i + 2], sizes[i + 1], self.tokens and i == 0) for i in range(levels)
@@ -247,7 +247,7 @@ class HRNN(nn.Module):
         weights = {name: tensor for name, tensor in self.state_dict().items() if keep or not name.startswith("decoders.")}
         if self.device.type == "meta":
             raise ValueError("model is on meta, where nothing has a value; there is nothing to be saved")
-        tensors.write(path, weights, {**self.config, "decoders": keep, "format": FORMAT})
+        tensors.write(path, weights, {**self.config, "decoders": keep, "format": description.FORMAT})
 
     @staticmethod
     def load(
@@ -259,21 +259,21 @@ class HRNN(nn.Module):
         weights, metadata = tensors.read(path)
         if metadata is None:
             raise ValueError(f"{path} holds tensors but no hrnn model; write it with model.save()")
-        config = upgraded(path, metadata)
+        config = description.upgraded(path, metadata)
         stored = config["cell"]
         if cell is None and isinstance(stored, list) and None in stored:
             raise ValueError(
                 f"{path} was saved with a cell of the user's at level {stored.index(None)}; give it again: load(path, cell=...)"
             )
         try:
-            check_described(config, weights)
+            description.check_described(config, weights)
             model = HRNN(
                 Tokens(config["inputs"]["tokens"]) if isinstance(config["inputs"], dict) else config["inputs"],
                 periods=[Given(p["given"]) if isinstance(p, dict) else p for p in config["periods"]],
                 cell=stored if cell is None else cell,
                 **{name: value for name, value in config.items() if name not in ("inputs", "periods", "cell")},
             )
-            model.to(dtype=matched(weights, model.state_dict()))
+            model.to(dtype=description.matched(weights, model.state_dict()))
         except (TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"{path} does not hold the model that it describes: {reason}") from None

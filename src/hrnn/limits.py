@@ -13,19 +13,30 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
 import os
 import types
 import typing
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from hrnn.arguments import LARGEST
+from hrnn.arguments import LARGEST, shown
 from hrnn.errors import UserError, shortened
 
 NAME_BYTES, PATH_BYTES = 255, 4000  # a little below what Linux allows: files are made inside
 LEVELS = 64  # entries of an option that has one for each level
+UNIONS = (typing.Union, types.UnionType)
+KINDS: dict[Any, tuple[tuple[type, ...], str]] = {  # what a value may be, and how that is said
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    bool: ((bool,), "true or false"),
+    str: ((str,), "a text"),
+    Path: ((str, Path), "a path"),
+    type(None): ((type(None),), "null"),
+}
 
 T = TypeVar("T")
 
@@ -125,65 +136,34 @@ def typed(hint: Any, value: Any, name: str) -> Any:
     try:
         return _typed(hint, value, name)
     except TypeError:
-        raise UserError(f"{name} is {shortened(repr_of(value))}; give {words(hint)}") from None
-
-
-def repr_of(value: Any) -> str:
-    try:
-        return repr(value)
-    except ValueError:  # a whole number of thousands of digits
-        return shortened(value)
+        raise UserError(f"{name} is {shown(value)}; give {words(hint)}") from None
 
 
 def _typed(hint: Any, value: Any, name: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return _one_of(arguments, value, name)
-    if origin is Literal:
-        return value if value in [one for one in arguments if type(one) is type(value)] else _refuse()
+    if origin in UNIONS:
+        for kind in sorted(arguments, key=lambda kind: kind is Path):  # a path only where a text would not do
+            with suppress(TypeError):
+                return _typed(kind, value, name)
+        raise TypeError
     if origin is tuple and arguments:
         if not isinstance(value, list | tuple):
-            _refuse()
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return _same_or(value, tuple(_typed(arguments[0], entry, name) for entry in value))
-        if len(value) != len(arguments):
-            _refuse()
-        return _same_or(value, tuple(_typed(one, entry, name) for one, entry in zip(arguments, value, strict=True)))
-    if hint is Path:
-        return (
-            checked_path(value if isinstance(value, Path) else Path(value), name)
-            if isinstance(value, str | Path)
-            else _refuse()
-        )
-    if hint is float:
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else _refuse()
-    if hint is int:
-        return value if isinstance(value, int) and not isinstance(value, bool) else _refuse()
-    if hint in (bool, str):
-        return value if isinstance(value, hint) else _refuse()
-    if hint is type(None):
-        return value if value is None else _refuse()
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return value if isinstance(value, hint) else _refuse()
-    return value
-
-
-def _same_or(value: Any, found: tuple[Any, ...]) -> Any:
-    """The value itself if it was right as it is: options that nothing changes stay the same object, with their data."""
-    return value if isinstance(value, tuple) and all(a is b for a, b in zip(value, found, strict=True)) else found
-
-
-def _one_of(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
-    for kind in sorted(kinds, key=lambda kind: kind is Path):  # a path only where a text would not do
-        try:
-            return _typed(kind, value, name)
-        except TypeError:
-            continue
-    return _refuse()
-
-
-def _refuse() -> Any:
-    raise TypeError
+            raise TypeError
+        kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
+        if len(value) != len(kinds):
+            raise TypeError
+        found = tuple(_typed(kind, entry, name) for kind, entry in zip(kinds, value, strict=True))
+        # The value itself if it was right as it is: options that nothing changes stay the same object, with their data.
+        return value if isinstance(value, tuple) and all(map(operator.is_, value, found)) else found
+    if origin is Literal:
+        right = any(type(one) is type(value) and one == value for one in arguments)
+    elif hint in KINDS:
+        right = isinstance(value, KINDS[hint][0]) and isinstance(value, bool) == (hint is bool)
+    else:
+        right = not (dataclasses.is_dataclass(hint) and isinstance(hint, type)) or isinstance(value, hint)
+    if not right:
+        raise TypeError
+    return checked_path(Path(value) if isinstance(value, str) else value, name) if hint is Path else value
 
 
 def checked_path(path: Path, name: str) -> Path:
@@ -208,23 +188,22 @@ def check_range(value: Any, limit: Limit, name: str, whole: Any = None) -> None:
             check_range(entry, limit, name, value)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
-    shown = shortened(value if whole is None else " ".join(map(shortened, whole)))
+    given = shortened(value if whole is None else " ".join(map(shortened, whole)))
     if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"{name} is {shown}; give {limit}, and a finite one")
+        raise UserError(f"{name} is {given}; give {limit}, and a finite one")
     if isinstance(value, int) and abs(value) > LARGEST:
-        raise UserError(f"{name} is {shown}; give numbers below 2**63")
+        raise UserError(f"{name} is {given}; give numbers below 2**63")
     if not limit.allows(value):
-        raise UserError(f"{name} is {shown}; give {limit}")
+        raise UserError(f"{name} is {given}; give {limit}")
 
 
 def words(hint: Any) -> str:
     """What an annotation asks for, in words."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
+    if origin in UNIONS:
         return " or ".join(words(one) for one in arguments)
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}"
     if origin is tuple:
         return f"a list, each entry {words(arguments[0])}" if arguments else "a list"
-    known = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", Path: "a path", type(None): "null"}
-    return known.get(hint, str(hint))
+    return KINDS[hint][1] if hint in KINDS else str(hint)
