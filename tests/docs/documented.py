@@ -13,7 +13,7 @@ PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
 
 def text_of(page: Path) -> str:
     """A page with the files that it includes."""
-    included = r'^--8<-- "([^":]+)[\d:]*"$'
+    included = r'^--8<-- "([^":]+)[^"]*"$'
     return re.sub(included, lambda found: (ROOT / found[1]).read_text(), page.read_text(), flags=re.M)
 
 
