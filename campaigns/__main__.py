@@ -48,7 +48,7 @@ def main() -> int:
     return 1 if any(summary.defects for summary in summaries) else 0
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m campaigns", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="of all parts together")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
@@ -59,7 +59,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="write the summary there")
     parser.add_argument("--write", type=Path, help="write the table between the markers of this page")
     parser.add_argument("--scratch", type=Path, help="folder for what the campaigns write; a temporary one by default")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def exists(part: str) -> bool:

@@ -46,3 +46,11 @@ def test_evaluation_of_validation_and_of_a_named_checkpoint(tmp_path, capsys):
     code, _, err = hrnn(capsys, "evaluate", tmp_path / "run", "--checkpoint", 3)
     assert code == 2
     assert "--checkpoint is '3'; give best, last, or one of [0, 2" in err
+
+
+def test_evaluation_of_a_curriculum_that_has_an_end(tmp_path, capsys):
+    options = ("--start", 1, "--step", 1, "--until", 3, "--updates", 2, "--test-sequences", 5, "--run", tmp_path / "run")
+    assert hrnn(capsys, "train", "copy", *TINY, *options)[0] == 0
+    code, out, _ = hrnn(capsys, "evaluate", tmp_path / "run", "--length", 2, "--json")
+    assert code == 0
+    assert json.loads(out)["recalled_bits_per_character"] > 0

@@ -1,14 +1,29 @@
-"""The commands and the code that README.md and docs/ show."""
+"""The commands and the code that README.md and docs/ show, and how tests make them shorter.
+
+HRNN_DOCS_UPDATES says how many updates a training command or a training loop of a page may take in tests, 2 where it is not
+set; `all` leaves them as they stand.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
+DOCS = ROOT / "docs"
+PAGES = (README, *sorted(DOCS.glob("*.md")))
+UPDATES = os.environ.get("HRNN_DOCS_UPDATES", "2")
+
+# Options that come last win.
+_FEWER = {
+    "train": ["--batch", "10", "--updates", UPDATES, "--no-tensorboard", "--overwrite"],
+    "resume": ["--updates", f"{UPDATES}0"],
+    "sample": ["--length", "5"],
+    "memory": ["--no-measure"],
+}
 
 
 def text_of(page: Path) -> str:
@@ -27,11 +42,32 @@ def lines_in(page: Path, section: str = "") -> list[str]:
     text = page.read_text()
     if section:
         text = text.partition(f"## {section}\n")[2].partition("\n## ")[0]
-    blocks = "".join(re.findall(r"```(?:sh|console)\n(.*?)```", text, flags=re.S))
-    return re.findall(r"^((?:hrnn|python|torchrun) .+?)(?:  +#.*)?$", blocks, re.MULTILINE)
+    lines = "".join(re.findall(r"```(?:sh|console)\n(.*?)```", text, flags=re.S)).replace("\\\n", " ").splitlines()
+    return [line for line in (re.sub(r"(^|\s+)#.*$", "", line).removeprefix("$ ") for line in lines) if line]
 
 
 def arguments_of(line: str) -> list[str] | None:
     """What `hrnn` is given by a command line, also by one of torchrun; None where it does not start it."""
     words = shlex.split(line)
     return words[words.index("hrnn") + 1 :] if "hrnn" in words else None
+
+
+def shorter_code(code: str) -> str:
+    """Loops over updates or windows, budgets and scales of an experiment, cut down."""
+    if UPDATES == "all":
+        return code
+    code = re.sub(r"(for (?:window|update) in range)\(\d+\)", rf"\1({UPDATES})", code)
+    return re.sub(r"updates=\d+", f"updates={UPDATES}", code).replace("scale=0.01", "scale=0.001")
+
+
+def shorter_command(words: list[str]) -> list[str]:
+    """The arguments of hrnn with a few updates of a small network."""
+    if UPDATES == "all":
+        return words
+    for option, number in (("--hidden-sizes", "8"), ("--steps", "30")):
+        at = words.index(option) + 1 if option in words else len(words)
+        sizes = len(words[at:]) - len(" ".join(words[at:]).lstrip("0123456789 ").split()) if at < len(words) else 0
+        words = [*words[:at], *[number] * sizes, *words[at + sizes :]]
+    if words[0] == "evaluate" and "copy" in words[1]:
+        return [*words, "--length", "5"]  # so few updates solve none
+    return [*words, *_FEWER.get(words[0], [])]

@@ -122,7 +122,7 @@ class Copy(Task):
             raise UserError("the checkpoint does not say which length was solved; give --length")
         if not length:
             raise UserError("the run has solved no length; give --length")
-        return replace(self, length=length, start=Copy.start, step=Copy.step).resolved()
+        return replace(self, length=length, start=Copy.start, step=Copy.step, until=None).resolved()
 
     @property
     def inputs(self) -> Tokens:
