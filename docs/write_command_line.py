@@ -13,6 +13,7 @@ from unittest import mock
 import tyro
 
 from hrnn.cli import COMMANDS
+from hrnn.commands.options import RULES
 from hrnn.tasks import TASKS
 
 PAGE = Path(__file__).resolve().parent / "command_line.md"
@@ -51,7 +52,7 @@ def parser_of(command: str, *arguments: str) -> Any:
             importlib.import_module(f"hrnn.commands.{command}").main([*arguments, "--help"])
         except Asked as asked:
             kind, options = asked.args
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), RULES:
         warnings.simplefilter("ignore", DeprecationWarning)
         return tyro.extras.get_parser(kind, prog=options["prog"], description=options["description"], config=options["config"])
 
