@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-PAGES = (README, *sorted(DOCS.glob("*.md")))
+PAGES = (README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")))
 UPDATES = os.environ.get("HRNN_DOCS_UPDATES", "2")
 
 # Options that come last win.
