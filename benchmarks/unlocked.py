@@ -116,7 +116,7 @@ def unit(task: str, row: Row, rate: float, seed: int, data: Path) -> Unit:
 def points(task: str, folder: Path) -> list[dict[str, float]]:
     """A run as points: sequences, updates (moves of the lowest level), minutes of CPU, and what the task is judged by."""
     found, last = [], {"moves": 0}
-    config = folders.read_config(folder)
+    config = folders.read_run(folder).config()
     share = unrolled(config) / config.window if task == "text" else 1.0  # of mr-hrnn, a sequence has fewer characters
     for record in read(folder):
         if record["kind"] == "update":

@@ -51,6 +51,11 @@ def missing(name: str, what: str) -> UserError:
     return UserError(f"{what} needs hrnn[{name}]; pip install 'hrnn[{name}]'")
 
 
+def words_of(error: BaseException) -> str:
+    """An error as another one's sentence repeats it: its kind and what it says, in one line."""
+    return f"{type(error).__name__}: {shortened(' '.join(str(error).split()), 200)}"
+
+
 def shortened(value: object, most: int = ECHO) -> str:
     """A value as a message repeats it: its beginning and its end where it is long."""
     try:

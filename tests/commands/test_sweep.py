@@ -64,7 +64,7 @@ def test_killed_and_started_again_it_ends_with_the_runs_and_the_table_of_the_gri
     for row in table["rows"]:
         values = []
         for one in row["runs"]:
-            alone = start(folders.read_config(folder / one["run"]), tmp_path / "alone" / one["run"])
+            alone = start(folders.read_run(folder / one["run"]).config(), tmp_path / "alone" / one["run"])
             assert journal(folder / one["run"]) == journal(tmp_path / "alone" / one["run"])
             values.append(alone.result["validation"]["accuracy"])  # the test is not for choosing
         assert [one["value"] for one in row["runs"]] == values

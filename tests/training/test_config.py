@@ -124,3 +124,17 @@ def test_paths_are_absolute_so_that_a_run_can_be_resumed_from_anywhere(tmp_path,
     monkeypatch.chdir(tmp_path)
     write_text(tmp_path / "a.txt")
     assert resolved(Config(Text(data=(Path("a.txt"),)))).task.data == (tmp_path / "a.txt",)
+
+
+@pytest.mark.parametrize(
+    ("budget", "share"),
+    [
+        (Budget(updates=50), 0.2),
+        (Budget(sequences=400), 0.25),
+        (Budget(epochs=2), 0.5),
+        (Budget(updates=50, sequences=400, epochs=2), 0.5),
+        (Budget(), 0.0),
+    ],
+)
+def test_the_share_of_the_budget_is_the_largest_of_what_is_counted(budget, share):
+    assert Config(Copy(), learning=Learning(batch=10), budget=budget).share_done(10, 100, per_epoch=10) == share

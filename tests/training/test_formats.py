@@ -52,7 +52,7 @@ def same(expected, got):
 
 
 def test_a_run_of_0_1_0_goes_on_to_the_end_that_0_1_0_came_to(old_run, capsys):
-    _, before = folders.read_run(old_run)
+    before = folders.read_run(old_run).identity
     assert before.id.startswith(BEGUN_BY_1)
     assert before.data is None
     assert main(["evaluate", str(old_run), "--json"]) == 0  # in mid-course
@@ -61,7 +61,7 @@ def test_a_run_of_0_1_0_goes_on_to_the_end_that_0_1_0_came_to(old_run, capsys):
     reads = ["text.txt"] if json.loads((old_run / "config.json").read_text())["task"]["name"] == "text" else []
     assert ("did not remember its data" in capsys.readouterr().err) is bool(reads)
     end = OLD / f"{old_run.name}-end"
-    _, after = folders.read_run(old_run)
+    after = folders.read_run(old_run).identity
     assert after.id == before.id
     assert [file["size"] for file in after.data.values()] == [(OLD / name).stat().st_size for name in reads]
     checkpoint, _ = CheckpointFolder(old_run / "checkpoints", 1, after.id).newest()

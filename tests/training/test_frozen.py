@@ -49,7 +49,7 @@ def test_a_window_is_scored_before_it_is_learned_and_nothing_else_changes(tmp_pa
     assert without == [{name: value for name, value in one.items() if name not in names} for one in updates_of(plain)]
 
     earlier, _ = CheckpointFolder(unlocked(tmp_path / "again", 11) / folders.CHECKPOINTS, 3).newest()
-    config = folders.read_config(plain)
+    config = folders.read_run(plain).config()
     network = networks.build(config)
     network.load_state_dict(earlier.section("network"))
     (window,) = config.task.batch(11, reading(config, 20)).windows

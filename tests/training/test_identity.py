@@ -71,10 +71,11 @@ def refusal(capsys, folder, *arguments):
 
 
 def test_a_run_knows_its_data_and_its_checkpoints_know_it(runs):
-    entries, identity = folders.read_run(runs / "run0")
+    stored = folders.read_run(runs / "run0")
+    entries, identity = stored.options, stored.identity
     assert identity.data == {str(runs / "text.txt"): {"size": 1760, "sha256": identity.data[str(runs / "text.txt")]["sha256"]}}
     facts = CheckpointFolder(runs / "run0" / "checkpoints", 3, identity.id).get(3).facts
-    assert facts["run"] == identity.id != folders.read_run(runs / "run1")[1].id
+    assert facts["run"] == identity.id != folders.read_run(runs / "run1").identity.id
     assert {name: facts["config"][name] for name in entries} == entries
 
 
@@ -127,7 +128,7 @@ def test_data_may_move_where_their_content_stays(capsys, run):
     code, _, err = command(capsys, "resume", run, "--updates", 4)
     assert code == 0
     assert f"is now {new}, with the same content" in err
-    assert list(folders.read_run(run)[1].data) == [str(new)]
+    assert list(folders.read_run(run).identity.data) == [str(new)]
     new.write_text(new.read_text().replace("quick", "quiet"))
     assert "elsewhere.txt has the same size and other content" in refusal(capsys, run, "resume", run, "--updates", 5)
 
@@ -252,19 +253,19 @@ def test_what_a_kill_left_half_written_is_removed_at_the_next_start(capsys, run)
 
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_folder_that_is_removed_or_replaced_while_it_is_trained(runs, run, monkeypatch, replaced):
-    from hrnn.training.run import Run
+    from hrnn.training import loop
 
-    save = Run.save
+    save = loop.save
 
-    def spoiled(self):
+    def spoiled(trained):
         shutil.rmtree(run)
         if replaced:
             shutil.copytree(runs / "run1", run)
-        save(self)
+        save(trained)
 
-    monkeypatch.setattr(Run, "save", spoiled)
+    monkeypatch.setattr(loop, "save", spoiled)
     with pytest.raises(LostError, match="now holds another run" if replaced else "was removed"):
-        train(run, budget={"updates": 4})
+        train(run, budget=hrnn.training.config.Budget(updates=4))
     assert run.exists() is replaced
 
 

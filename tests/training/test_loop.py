@@ -11,10 +11,11 @@ from hrnn.tasks import Copy, Needle, Pixels, Reading, Text
 from hrnn.training import folder as folders
 from hrnn.training.checkpoint import read as read_checkpoint
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
-from hrnn.training.evaluation import evaluate
+from hrnn.training.evaluation import Sums, evaluate
 from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import learn, start, train
 from hrnn.training.run import Run
+from hrnn.training.saving import save
 from hrnn.training.trained import load
 from tests.tiny import write_mnist, write_text
 
@@ -105,7 +106,7 @@ def test_gradients_of_a_batchs_windows_are_summed_before_the_update(tmp_path):
     run, other = Run(config, tmp_path / "run"), Run(config, tmp_path / "run")
     batch = run.course.batch(0)
     assert len(batch.windows) == 3
-    tally = learn(run, batch)
+    sums = learn(run, batch)
     network, state, total = other.network, None, 0.0
     for window in batch.windows:
         result = other.gradient.backward(
@@ -120,7 +121,7 @@ def test_gradients_of_a_batchs_windows_are_summed_before_the_update(tmp_path):
             generator=other.indices,
         )
         state, total = result.state, total + float(result.loss)
-    assert total == pytest.approx(tally.sums["loss"] / 60)
+    assert total == pytest.approx(sums.loss / 60)
     other.optimizers[0].step()
     expected = network.state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in run.network.state_dict().items())
@@ -239,6 +240,34 @@ def test_a_loss_that_is_no_number_stops_the_run_before_it_spoils_the_weights(tmp
     assert train(tmp_path / "run").result["updates"] == 40
 
 
+@pytest.mark.parametrize("update", ["batch", "segment"])
+def test_a_step_beyond_float32_is_divergence(tmp_path, update):
+    learning = Learning(batch=5, optimizer="adamax", learning_rate=9e37, update=update)  # which adamax divides by 0.1
+    with pytest.raises(DivergedError, match="a step is too large for any weight at update 1"):
+        start(Config(Copy(length=3), SMALL, learning, Budget(updates=4), QUIET), tmp_path / "run")
+    assert all(bool(torch.isfinite(value).all()) for value in weights(tmp_path / "run").values())
+
+
+def test_the_network_of_a_new_run_is_built_once(tmp_path, monkeypatch):
+    from hrnn.training import network
+
+    built = []
+    monkeypatch.setattr(network, "Network", lambda config, kind=network.Network: built.append(kind(config)) or built[-1])
+    start(Config(Copy(length=3), SMALL, Learning(batch=5), Budget(updates=1), QUIET), tmp_path / "run")
+    assert len(built) == 1
+
+
+def test_sums_come_back_from_json_and_add_up():
+    first = Sums(1.5, 3, {"right": 2.0}, {0: 0.25, 2: 4.0}, 6, Sums(0.5, 1, {"right": 1.0}))
+    again = Sums.from_json(json.loads(json.dumps(first.to_json())))
+    assert again == first
+    again.add(first)
+    assert again == Sums(3.0, 6, {"right": 4.0}, {0: 0.5, 2: 8.0}, 12, Sums(1.0, 2, {"right": 2.0}))
+    assert first.local_losses([1, 0, 0.1]) == [0.25 / 6, None, 4.0 / 6]
+    assert replace(first, frozen=Sums(float("nan"), 1)).finite
+    assert not replace(first, local={0: float("inf")}).finite
+
+
 def test_weights_that_are_no_numbers_are_never_saved(tmp_path):
     config = resolved(Config(Copy(length=3, test_sequences=10), SMALL, Learning(batch=5), Budget(updates=4), QUIET))
     (tmp_path / "run").mkdir()
@@ -246,7 +275,7 @@ def test_weights_that_are_no_numbers_are_never_saved(tmp_path):
     with torch.no_grad():
         run.network.head.bias[0] = float("inf")
     with pytest.raises(DivergedError, match="weights"):
-        run.save()
+        save(run)
     assert not list((tmp_path / "run").glob("checkpoints/*"))
 
 

@@ -15,8 +15,9 @@ from hrnn.commands.train import run_and_report
 from hrnn.limits import above, at_least, option
 from hrnn.parallel import LONGEST, TIMEOUT, Group
 from hrnn.training import folder as folders
+from hrnn.training.config import Budget
 from hrnn.training.display import suitable_display
-from hrnn.training.entries import metrics_of, read_whole, whole_result
+from hrnn.training.entries import whole_result
 from hrnn.training.loop import Outcome, train
 from hrnn.training.trust import Trust
 
@@ -46,6 +47,12 @@ class Resume:
     json: bool = False
     """Print the result as JSON."""
 
+    @property
+    def budget(self) -> Budget | None:
+        """Another one, if any of it is given."""
+        budget = Budget(self.updates, self.sequences, self.epochs)
+        return None if budget == Budget() else budget
+
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(Resume, "resume", arguments)
@@ -63,17 +70,12 @@ def _resume(options: Resume, group: Group) -> Outcome:
         minutes=options.minutes,
         display=suitable_display() if group.first else None,
         trust=options.own,
-        budget=_budget(options),
+        budget=options.budget,
         accept_changed_data=options.accept_changed_data,
     )
 
 
-def _budget(options: Resume) -> dict[str, Any]:
-    wanted = {name: getattr(options, name) for name in ("updates", "sequences", "epochs")}
-    return {name: value for name, value in wanted.items() if value is not None}
-
-
 def _result(options: Resume) -> dict[str, Any] | None:
     """What a run found that is finished and gets no other budget."""
-    folders.read_run(options.run)  # is there a run, and as it was written?
-    return None if _budget(options) else whole_result(options.run, metrics_of(read_whole(options.run)))
+    stored = folders.read_run(options.run)  # is there a run, and as it was written?
+    return None if options.budget else whole_result(options.run, stored.metrics)

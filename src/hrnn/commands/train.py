@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
 
+import hrnn.training.folder as folders
 from hrnn.commands.options import parse, require_folder
 from hrnn.errors import DONE, EXPECTED, DivergedError, UserError, failure_code, stop_code
 from hrnn.limits import above, at_least, option
@@ -18,8 +19,6 @@ from hrnn.parallel import LONGEST, TIMEOUT, Group, join
 from hrnn.tasks import TASKS, Task, name_of, task_named
 from hrnn.training.config import SUGGESTED, Budget, Config, Learning, Model, Runtime, TaskT
 from hrnn.training.display import suitable_display
-from hrnn.training.entries import metrics_of, read_whole
-from hrnn.training.folder import resume_command
 from hrnn.training.loop import Outcome, start
 
 
@@ -128,7 +127,7 @@ def run_and_report(folder: Path, as_json: bool, timeout: float, work: Callable[[
     if not group.first:
         return stop_code(outcome.stopped)
     if outcome.stopped:
-        print(f"stopped ({outcome.stopped}); continue with: {resume_command(folder)}", file=sys.stderr)
+        print(f"stopped ({outcome.stopped}); continue with: {folders.resume_command(folder)}", file=sys.stderr)
         if as_json:
             print(json.dumps({"run": str(folder), "stopped": outcome.stopped}))
         return stop_code(outcome.stopped)
@@ -136,7 +135,7 @@ def run_and_report(folder: Path, as_json: bool, timeout: float, work: Callable[[
     if as_json:
         print(json.dumps({"run": str(folder), **result}))
     else:
-        print(f"{folder}: {describe(result, metrics_of(read_whole(folder)))}")
+        print(f"{folder}: {describe(result, folders.read_run(folder).metrics)}")
     return DONE
 
 

@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 import hrnn.training.folder as folders
 from hrnn.errors import UserError
 from hrnn.launching.units import Unit, stopped_early
-from hrnn.training.records import newest
+from hrnn.training.journal import newest
 
 TAIL = 1 << 16  # bytes at the end of a journal in which its last record of updates is looked for
 LIVE_SECONDS, LINE_SECONDS = 1.0, 60.0

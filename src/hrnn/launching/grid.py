@@ -21,9 +21,8 @@ from hrnn.errors import UserError, shortened
 from hrnn.launching.units import Unit
 from hrnn.limits import NAME_BYTES
 from hrnn.tasks import Task
-from hrnn.training.compare import in_words
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved, to_json
-from hrnn.training.entries import SWEEP
+from hrnn.training.entries import SWEEP, in_words
 from hrnn.training.files import write_atomically
 from hrnn.training.formats import with_old_values
 

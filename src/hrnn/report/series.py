@@ -15,7 +15,7 @@ from hrnn.errors import UserError
 from hrnn.report.summary import Described, describe, number, places
 from hrnn.training.entries import CONFIG, SWEEP, cannot_read
 from hrnn.training.files import content_of
-from hrnn.training.records import Record, thinned
+from hrnn.training.journal import Record, thinned
 
 Line = tuple[NDArray[np.float64], NDArray[np.float64]]
 POINTS, FEWEST, ALL_POINTS = 1000, 50, 20_000  # of a run: at most, at least; of all runs together

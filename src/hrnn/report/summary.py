@@ -11,7 +11,7 @@ from typing import Any
 
 from hrnn.errors import UserError
 from hrnn.training.entries import CONFIG, LOCK, is_locked, read_entries, read_result
-from hrnn.training.records import JOURNAL, Record, newest
+from hrnn.training.journal import JOURNAL, Record, newest
 
 BEST = {
     "recalled_bits_per_character": "bits per recalled character",

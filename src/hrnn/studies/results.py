@@ -21,12 +21,12 @@ import torch
 import hrnn
 from hrnn.errors import UserError
 from hrnn.launching.units import Unit
-from hrnn.training.compare import in_words
 from hrnn.training.config import Config, to_json
+from hrnn.training.entries import in_words
 from hrnn.training.files import make_folder, write_atomically
 from hrnn.training.folder import read_result
 from hrnn.training.formats import check_format, with_old_values
-from hrnn.training.records import JOURNAL
+from hrnn.training.journal import JOURNAL
 
 FORMAT = 1
 RUNS, WORK = "runs", "work"

@@ -20,8 +20,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from hrnn.errors import UserError
-from hrnn.training.compare import in_words
+from hrnn.errors import UserError, shortened, words_of
+from hrnn.training.entries import in_words
 from hrnn.training.files import content_of, make_folder, write_atomically
 from hrnn.training.formats import BEGUN_BY_1, CHECKPOINT_FORMAT, SECTIONS, upgrade_facts
 
@@ -106,7 +106,7 @@ def unpack(content: bytes, path: Path) -> Checkpoint:
         if header["checksum"] != made(tensors, text):
             raise DamagedError(f"{path} does not match its checksum")
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
-        raise DamagedError(f"{path} cannot be read ({str(error)[:200]})") from None
+        raise DamagedError(f"{path} cannot be read ({words_of(error)})") from None
     return Checkpoint(tensors, upgrade_facts(facts, path))
 
 
@@ -114,11 +114,11 @@ def _check_facts(facts: dict[str, Any], path: Path) -> None:
     """What every checkpoint of a run says, in the types in which it says it."""
     for name, kinds in FACTS.items():
         if name not in facts or not isinstance(facts[name], kinds):
-            raise DamagedError(f"{path} has {name} {str(facts.get(name))[:60]!r}; it is no checkpoint of a run")
+            raise DamagedError(f"{path} has {name} {shortened(facts.get(name))!r}; it is no checkpoint of a run")
     numbers = {"pins": facts["pins"], "journal": list(facts["journal"].values()), "updates": [facts["position"].get("updates")]}
     for name, values in numbers.items():
         if not all(type(value) is int and value >= 0 for value in values):
-            raise DamagedError(f"{path} has {name} {str(values)[:60]}; these should be counts")
+            raise DamagedError(f"{path} has {name} {shortened(values)}; these should be counts")
 
 
 class CheckpointFolder:

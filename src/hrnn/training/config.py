@@ -50,6 +50,11 @@ class Model:
     """Where the data say when levels tick: steps run forward before what is complete is differentiated; by default four times
     what the lowest decoder reaches. It bounds the memory, and how often levels can move with --update segment."""
 
+    @property
+    def restricted(self) -> bool:
+        """Are its gradients restricted ones?"""
+        return self.model in ("ours", "gr-hrnn")
+
 
 @dataclass(frozen=True)
 class Learning:
@@ -125,6 +130,14 @@ class Config(Generic[TaskT]):
     learning: Learning = field(default_factory=Learning)
     budget: Budget = field(default_factory=Budget)
     upkeep: Runtime = field(default_factory=Runtime)
+
+    def share_done(self, updates: int, sequences: int, per_epoch: int | None = None) -> float:
+        """The share of the budget that so many updates and sequences use up, 1 at the end; per_epoch: batches of the task."""
+        limits = ((updates, self.budget.updates), (sequences, self.budget.sequences))
+        shares = [0.0, *(now / limit for now, limit in limits if limit is not None)]
+        if self.budget.epochs is not None and per_epoch is not None:
+            shares.append(sequences / self.learning.batch / max(1, round(self.budget.epochs * per_epoch)))
+        return max(shares)
 
     @property
     def flat(self) -> bool:
@@ -231,15 +244,13 @@ def _check_learning(model: Model, learning: Learning, levels: int) -> None:
     every = learning.update_every
     if learning.update != "segment" and every is not None:
         raise UserError(f"--update-every {every} is for --update segment; give that, or drop it")
-    if learning.update == "segment" and model.model not in ("ours", "gr-hrnn"):
+    if learning.update == "segment" and not model.restricted:
         raise UserError(
             f"--update segment needs gradients that are complete when a segment ends, which --model {model.model} has not; "
             "use --model ours or gr-hrnn, or --update window"
         )
     if learning.update == "segment" and len(every or ()) != levels:
         raise UserError(f"--update-every is {every}; give one for each of the {levels} levels")
-    if learning.optimizer == "adamax" and learning.learning_rate > HUGE / 100:  # which it divides by one minus its first beta
-        raise UserError(f"--learning-rate is {learning.learning_rate}; give adamax at most {HUGE / 100:g}")
     if learning.momentum and learning.optimizer not in ("sgd", "rmsprop"):
         raise UserError(f"--momentum is for sgd and rmsprop; {learning.optimizer} has its own")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,26 +16,72 @@ from hrnn.state import State
 from hrnn.tasks import Batch, Task, Window
 from hrnn.training.network import Network
 
-FROZEN = "_frozen_"  # begins the names of sums of windows that were scored before they were learned
 
+@dataclass
+class Sums:
+    """What was summed over windows, as plain numbers: small, exact in JSON, and no tensor is kept alive.
 
-class Tally:
-    """Sums over windows, as plain numbers: small, exact in JSON, and no tensor is kept alive."""
+    loss, metrics: over all targets
+    local:         by level, over segments, each loss times the steps that it spans
+    steps:         of all rows together
+    frozen:        the same of windows that were scored before they were learned
+    """
 
-    def __init__(self, sums: dict[str, float] | None = None):
-        self.sums = dict(sums or {})
+    loss: float = 0.0
+    targets: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    local: dict[int, float] = field(default_factory=dict)
+    steps: int = 0
+    frozen: Sums | None = None
 
-    def add(self, **values: float) -> None:
-        for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
+    def add(self, other: Sums) -> None:
+        self.loss += other.loss
+        self.targets += other.targets
+        self.steps += other.steps
+        for name, value in other.metrics.items():
+            self.metrics[name] = self.metrics.get(name, 0.0) + value
+        for level, value in other.local.items():
+            self.local[level] = self.local.get(level, 0.0) + value
+        if other.frozen is not None:
+            self.frozen = self.frozen or Sums()
+            self.frozen.add(other.frozen)
+
+    @property
+    def finite(self) -> bool:
+        """Whether what was learned from is; windows that were only scored have no say."""
+        return math.isfinite(self.loss + sum(self.metrics.values()) + sum(self.local.values()))
 
     def report(self, task: Task) -> dict[str, float]:
         """The mean loss in nats, and what the task makes of its sums."""
-        sums = {name: value for name, value in self.sums.items() if not name.startswith("_")}
-        targets = int(self.sums.get("_targets", 0))
-        if not targets:
+        if not self.targets:
             return {}
-        return {"loss": sums["loss"] / targets, **task.report(sums, targets)}
+        return {"loss": self.loss / self.targets, **task.report({"loss": self.loss, **self.metrics}, self.targets)}
+
+    def local_losses(self, betas: Sequence[float]) -> list[float | None]:
+        """The mean of each level; None where it is not computed."""
+        return [self.local.get(level, 0.0) / max(self.steps, 1) if beta else None for level, beta in enumerate(betas)]
+
+    def to_json(self) -> dict[str, float]:
+        """By name, as checkpoints hold them and processes add them up."""
+        entries = {"loss": self.loss, TARGETS: self.targets, STEPS: self.steps, **self.metrics}
+        entries |= {f"{LOCAL}{level}": value for level, value in self.local.items()}
+        frozen = {} if self.frozen is None else self.frozen.to_json()
+        return entries | {FROZEN + name: value for name, value in frozen.items()}
+
+    @staticmethod
+    def from_json(entries: Mapping[str, float]) -> Sums:
+        rest = dict(entries)
+        frozen = {name.removeprefix(FROZEN): rest.pop(name) for name in entries if name.startswith(FROZEN)}
+        local = {int(name.removeprefix(LOCAL)): rest.pop(name) for name in entries if re.fullmatch(rf"{LOCAL}\d+", name)}
+        loss, targets, steps = rest.pop("loss", 0.0), rest.pop(TARGETS, 0), rest.pop(STEPS, 0)
+        return Sums(loss, int(targets), rest, local, int(steps), Sums.from_json(frozen) if frozen else None)
+
+    def over(self, group: Group) -> Sums:
+        """Added up over all processes."""
+        return Sums.from_json(group.all_reduce_numbers(self.to_json())) if group.size > 1 else self
+
+
+TARGETS, STEPS, LOCAL, FROZEN = "_targets", "_places", "_local", "_frozen_"  # in checkpoints
 
 
 Scores = tuple[Tensor, dict[str, Tensor], State]
@@ -59,10 +108,10 @@ def scored(network: Network, task: Task, batch: Batch, state: State | None) -> I
         yield values, metrics, state
 
 
-def sums_of(values: Tensor, metrics: dict[str, Tensor]) -> dict[str, float]:
-    """A window's scores as sums for a `Tally`."""
+def sums_of(values: Tensor, metrics: dict[str, Tensor]) -> Sums:
+    """A window's scores."""
     sums = {name: float(value.sum(dtype=torch.float64)) for name, value in metrics.items()}
-    return {"loss": float(values.sum(dtype=torch.float64)), "_targets": values.numel(), **sums}
+    return Sums(float(values.sum(dtype=torch.float64)), values.numel(), sums)
 
 
 def task_gives_boundaries(network: Network) -> bool:
@@ -88,10 +137,10 @@ def values_of(network: Network, task: Task, batch: Batch, group: Group = ALONE) 
 
 def evaluate(network: Network, task: Task, batches: Iterable[Batch], group: Group = ALONE) -> dict[str, float]:
     """What the task reports over all batches; each process scores some of the rows."""
-    tally, carried = Tally(), None
+    sums, carried = Sums(), None
     for batch in batches:
         part = group.shard(batch.rows)
         for values, metrics, state in scored(network, task, batch.only(part), carried) if part else ():
             carried = state
-            tally.add(**sums_of(values, metrics))
-    return Tally(group.all_reduce_numbers(tally.sums)).report(task)
+            sums.add(sums_of(values, metrics))
+    return sums.over(group).report(task)

@@ -9,16 +9,18 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import hrnn
-from hrnn.errors import UserError
+from hrnn.errors import UserError, shortened, words_of
+from hrnn.metrics import Metrics
 from hrnn.tasks import TASKS
 from hrnn.torchrun import LostError, launcher, restarts
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, to_json
 from hrnn.training.entries import CONFIG as CONFIG
-from hrnn.training.entries import LOCK, METRICS, read_whole
+from hrnn.training.entries import LOCK, METRICS, metrics_of, read_whole
 from hrnn.training.entries import RESULT as RESULT
 from hrnn.training.entries import is_locked as is_locked
 from hrnn.training.entries import read_entries as read_entries
@@ -26,7 +28,7 @@ from hrnn.training.entries import read_result as read_result
 from hrnn.training.files import cannot_write, make_folder, write_atomically
 from hrnn.training.formats import RESULT_FORMAT, SECTIONS, sealed
 from hrnn.training.identity import Identity, new_identity
-from hrnn.training.records import JOURNAL
+from hrnn.training.journal import JOURNAL
 from hrnn.training.trust import Trust, own_names
 
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
@@ -87,24 +89,46 @@ def write_config(folder: Path, config: Config[Any], identity: Identity) -> None:
     write_atomically(folder / CONFIG, json.dumps(entries, indent=2).encode() + b"\n")
 
 
-def read_run(folder: Path) -> tuple[dict[str, Any], Identity]:
-    """The options of a run and what it is made of, as the run wrote them; no code of it is imported."""
-    path = folder / CONFIG
+@dataclass(frozen=True)
+class Stored:
+    """What config.json says. options: by section, as JSON; metrics: how the run's numbers read."""
+
+    folder: Path
+    options: dict[str, Any]
+    identity: Identity
+    metrics: Metrics
+
+    def config(self, trust: Trust | None = None) -> Config[Any]:
+        """The options. A task or a cell of the run's own is imported only if the user trusts it; by default not."""
+        (trust or Trust()).load(self.folder, self.options, self.identity.modules)
+        with _describing(self.folder):
+            return from_json(self.options)
+
+
+def read_run(folder: Path) -> Stored:
+    """A run as its config.json has it; no code of it is imported."""
     entries = read_whole(folder)
-    try:
+    with _describing(folder):
         options = {name: dict(entries[name]) for name in SECTIONS}
-        _check_complete(options, path)
+        _check_complete(options, folder / CONFIG)
         identity = Identity(**{name: entries[name] for name in IDENTITY})
         if not isinstance(identity.id, str) or not isinstance(identity.modules, dict):
             raise TypeError("it has no id")
         for name, file in (identity.data or {}).items():
             if not isinstance(file["size"], int) or not isinstance(file["sha256"], str):
                 raise TypeError(f"the checksum of {name} is none")
+    return Stored(folder, options, identity, metrics_of(entries))
+
+
+@contextmanager
+def _describing(folder: Path) -> Iterator[None]:
+    """Whatever is wrong with a configuration is a sentence."""
+    try:
+        yield
     except UserError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{path} does not describe a run ({type(error).__name__}: {str(error)[:200]})") from None
-    return options, identity
+        raise UserError(f"{folder / CONFIG} does not describe a run ({words_of(error)})") from None
 
 
 def _check_complete(options: dict[str, dict[str, Any]], path: Path) -> None:
@@ -119,19 +143,8 @@ def _check_complete(options: dict[str, dict[str, Any]], path: Path) -> None:
         if missing := sorted(known - given):
             raise UserError(f"{path} has no {name}.{missing[0]}; it does not describe a run that this version knows")
         if strange := sorted(map(str, given - known)):
-            raise UserError(f"{path} has {name}.{strange[0][:60]}, which this version (hrnn {hrnn.__version__}) does not know")
-
-
-def read_config(folder: Path, trust: Trust | None = None) -> Config[Any]:
-    """The options of a run. A task or a cell of its own is imported only if the user trusts it; by default not."""
-    entries, identity = read_run(folder)
-    (trust or Trust()).load(folder, entries, identity.modules)
-    try:
-        return from_json(entries)
-    except UserError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{folder / CONFIG} does not describe a run ({type(error).__name__}: {str(error)[:200]})") from None
+            unknown = f"{name}.{shortened(strange[0])}"
+            raise UserError(f"{path} has {unknown}, which this version (hrnn {hrnn.__version__}) does not know")
 
 
 def resume_command(folder: Path) -> str:

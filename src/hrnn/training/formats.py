@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import hrnn
-from hrnn.errors import UserError
+from hrnn.errors import UserError, shortened
 
 CONFIG_FORMAT = 2  # 1: without id, data, modules and checksum
 CHECKPOINT_FORMAT = 2  # 1: without run and config; its checksum left out dtypes and shapes
@@ -76,8 +76,8 @@ def check_format(entries: dict[str, Any], newest: int, path: Path) -> None:
     """Refuse what a later version wrote."""
     written = entries.get("format")
     if not isinstance(written, int) or isinstance(written, bool) or not 1 <= written <= newest:
-        by = f" by hrnn {str(entries['version'])[:40]}" if "version" in entries else ""
+        by = f" by hrnn {shortened(entries['version'])}" if "version" in entries else ""
         raise UserError(
-            f"{path} was written{by} in format {str(written)[:40]} and this is hrnn {hrnn.__version__}, which knows formats "
+            f"{path} was written{by} in format {shortened(written)} and this is hrnn {hrnn.__version__}, which knows formats "
             f"up to {newest}; use a newer version: pip install --upgrade hrnn"
         )

@@ -36,20 +36,13 @@ class Identity:
 
 def new_identity(config: Config[Any]) -> Identity:
     """That of a run which is about to begin; reads the data once."""
-    return Identity(secrets.token_hex(8), data_of(config.task), modules_of(named_modules(config)))
+    return Identity(secrets.token_hex(8), data_of(config.task), modules_of([name_of(config.task), config.model.cell]))
 
 
-def named_modules(config: Config[Any]) -> dict[str, str]:
-    """The user's own task and cell, as module:Name, by the option that names them."""
-    named = {"task": name_of(config.task), "cell": config.model.cell}
-    return {option: name for option, name in named.items() if ":" in name}
-
-
-def modules_of(named: dict[str, str]) -> dict[str, str]:
-    """Where the modules are that were imported under these names."""
+def modules_of(names: Sequence[str]) -> dict[str, str]:
+    """Where the modules are that were imported as module:Name."""
     found = {}
-    for name in named.values():
-        module = name.partition(":")[0]
+    for module in (name.partition(":")[0] for name in names if ":" in name):
         top = sys.modules.get(module.partition(".")[0])
         if (file := getattr(top, "__file__", None)) is not None:
             place = Path(file).absolute().parent

@@ -53,7 +53,7 @@ def build(config: Config[Any]) -> Network:
 
 def gradient(config: Config[Any]) -> Full | Restricted:
     """How the model's gradient is computed."""
-    if config.model.model not in ("ours", "gr-hrnn"):
+    if not config.model.restricted:
         return Full()
     return Restricted(config.model.round_steps if config.reaches else None)
 

@@ -1,155 +1,96 @@
-"""Reading journals: all records, enough of them for a picture, or the last ones. A journal may hold millions of lines."""
+"""What the records of a journal hold, one class for each kind, in the order in which they are written; and a run's result.
+
+A course may write records of its own beside these, as entries with a "kind" and an "update".
+"""
 
 from __future__ import annotations
 
-import json
-import stat
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, BinaryIO
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from hrnn.errors import UserError
-from hrnn.training.entries import cannot_read
-
-JOURNAL = "journal.jsonl"
-Record = dict[str, Any]
-Groups = dict[bytes, tuple[Sequence[int], bytes]]  # by kind: numbers of lines, and the lines
-START = b'{"kind": "'  # of every line that a run writes
-UPDATE = START + b'update"'
-BLOCK, LONGEST = 1 << 16, 1 << 26  # bytes read at once, and of a line: more without its end is no journal
-UNEVEN = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio, by which lines are chosen
+Entries = dict[str, Any]
+INLINED = ("status", "report", "frozen", "outcome", "times")  # their entries stand among those of the record
 
 
-def read(folder: Path) -> Iterator[Record]:
-    """The records of a run; a last line that is still being written is left out."""
-    path = folder / JOURNAL
-    lines = (line for block in _blocks(path) for line in block.split(b"\n"))
-    for number, line in enumerate(lines, 1):
-        yield _record(line, f"{path} is damaged at line {number}")
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """Base of all. update: how many there had been."""
+
+    kind: ClassVar[str]
+    update: int
+
+    def entries(self) -> Entries:
+        """As JSON has it; None is left out."""
+        found: Entries = {"kind": self.kind}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is not None:
+                found |= value if field.name in INLINED else {field.name: value}
+        return found
 
 
-def thinned(folder: Path, points: int = 1000) -> list[Record]:
-    """Records for a picture, in the order of the journal: of the updates some, between `points` and twice as many, and all
-    others, unless they are twenty times more. The last of each kind is always there."""
-    path, number = folder / JOURNAL, 1
-    kept: dict[bytes, _Some] = {}
-    for text in _blocks(path):
-        count = text.count(b"\n") + 1
-        # One look at a block of whole records of updates, as nearly all are, instead of one at each of its lines.
-        if text.startswith(UPDATE) and text.count(b"}\n" + UPDATE) == count - 1 and text.endswith(b"}"):
-            groups: Groups = {b"update": (range(number, number + count), text)}
-        else:
-            groups = _by_kind(number, text)
-        for kind, (numbers, some) in groups.items():
-            kept.setdefault(kind, _Some(2 * points if kind == b"update" else 40 * points)).add(numbers, some)
-        number += count
-    found = dict(sorted(line for some in kept.values() for line in (*some.kept, some.last)))
-    return [_record(line, f"{path} is damaged at line {number}") for number, line in found.items()]
+@dataclass(frozen=True, kw_only=True)
+class Updates(Written):
+    """What was learned since the last such record.
+
+    status: of the course; report: the loss and what the task reports; frozen: the same of windows before they were learned
+    moves:  of each level, where levels move by themselves
+    times:  seconds and cpu_seconds, spent on the run so far
+    """
+
+    kind: ClassVar[str] = "update"
+    sequences: int
+    status: Entries
+    report: dict[str, float]
+    local_losses: list[float | None]
+    frozen: dict[str, float]
+    moves: list[int] | None
+    learning_rate: float
+    times: dict[str, float]
 
 
-def _by_kind(number: int, text: bytes) -> Groups:
-    """Lines and their numbers by the kind of record that they seem to be; whatever looks damaged is of no kind."""
-    groups: dict[bytes, list[tuple[int, bytes]]] = {}
-    for place, line in enumerate(text.split(b"\n"), number):
-        kind = line[len(START) :].partition(b'"')[0] if line.startswith(START) and line.endswith(b"}") else b""
-        groups.setdefault(kind, []).append((place, line))
-    return {kind: ([place for place, _ in some], b"\n".join(line for _, line in some)) for kind, some in groups.items()}
+@dataclass(frozen=True, kw_only=True)
+class Validated(Written):
+    """best: better than all before it."""
+
+    kind: ClassVar[str] = "validation"
+    sequences: int
+    report: dict[str, float]
+    best: bool
+    times: dict[str, float]
 
 
-class _Some:
-    """At most `most` of however many numbered lines. Which ones is decided by the number, as if by chance but evenly: of every
-    64th, an entry that every tenth record has might never be seen."""
+@dataclass(frozen=True, kw_only=True)
+class Tested(Written):
+    """The test at the end. update: that of the weights."""
 
-    def __init__(self, most: int):
-        self.most, self.below = most, 1 << 64
-        self.kept: list[tuple[int, bytes]] = []
-        self.last = (0, b"")
-
-    def add(self, numbers: Sequence[int], text: bytes) -> None:
-        below, mask = self.below, (1 << 64) - 1
-        if chosen := [place for place, number in enumerate(numbers) if number * UNEVEN & mask < below]:
-            lines = text.split(b"\n")
-            self.kept += [(numbers[place], lines[place]) for place in chosen]
-        self.last = (numbers[-1], text[text.rfind(b"\n") + 1 :])
-        while len(self.kept) > self.most:
-            self.below //= 2
-            self.kept = [line for line in self.kept if line[0] * UNEVEN & mask < self.below]
+    kind: ClassVar[str] = "test"
+    report: dict[str, float]
 
 
-def newest(folder: Path, *kinds: str, within: int | None = None) -> dict[str, Record]:
-    """The last record of each kind that is there, found from the end of the journal; within: in its last bytes alone."""
-    path = folder / JOURNAL
-    damaged = f"{path} is damaged at its end"
-    found: dict[str, Record] = {}
-    for number, text in enumerate(_from_the_end(path, within)):
-        if number == 0:
-            _record(text[:-1].rpartition(b"\n")[2], damaged)
-        for kind in kinds:
-            begin = b"\n" + START + kind.encode() + b'"'
-            if kind not in found and (place := text.rfind(begin) + 1 if begin in text else 0):
-                found[kind] = _record(text[place : text.index(b"\n", place)], damaged)
-        if len(found) == len(kinds):
-            break
-    return found
+@dataclass(frozen=True, kw_only=True)
+class DataChanged(Written):
+    """The run goes on with other data, or found the same elsewhere. changed: in words; moved: new paths by the old ones."""
+
+    kind: ClassVar[str] = "data"
+    changed: list[str]
+    moved: dict[str, str]
 
 
-def _opened(path: Path) -> BinaryIO | None:
-    """The journal, or None where there is none yet."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("it is no regular file")
-        return open(path, "rb")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise cannot_read(path, error) from None
+@dataclass(frozen=True, kw_only=True)
+class Ended(Written):
+    """The run is over. outcome: of the course; validation: the best score, and the update it had it at."""
 
+    kind: ClassVar[str] = "end"
+    reason: str
+    updates: int
+    sequences: int
+    outcome: Entries
+    validation: Entries | None
+    times: dict[str, float]
 
-def _blocks(path: Path) -> Iterator[bytes]:
-    """Whole lines, a block of them at a time, without the end of the last one."""
-    file, rest = _opened(path), b""
-    if file is None:
-        return
-    with file:
-        while block := file.read(BLOCK):
-            lines, end, rest = (rest + block).rpartition(b"\n")
-            if end:
-                yield lines
-            _check_length(path, rest)
-
-
-def _from_the_end(path: Path, within: int | None) -> Iterator[bytes]:
-    """Whole lines in blocks, the last ones first; before each line and after it there is a line's end."""
-    file, rest, ended = _opened(path), b"", False
-    if file is None:
-        return
-    with file:
-        begin = file.seek(0, 2)
-        first = 0 if within is None else max(0, begin - within)
-        while begin > first:
-            end, begin = begin, max(first, begin - BLOCK)
-            file.seek(begin)
-            text = (b"" if begin else b"\n") + file.read(end - begin) + rest
-            if not ended:  # the last line is still being written
-                text = text[: text.rfind(b"\n") + 1]
-                ended = bool(text)
-            cut = text.find(b"\n")
-            rest = text[: cut + 1]
-            _check_length(path, rest)
-            if len(text) - cut > 1:
-                yield text[cut:]
-
-
-def _check_length(path: Path, line: bytes) -> None:
-    if len(line) > LONGEST:
-        raise UserError(f"{path} is damaged: a line has more than {LONGEST:,} bytes")
-
-
-def _record(line: bytes, damaged: str) -> Record:
-    try:
-        record = json.loads(line)
-        if isinstance(record["kind"], str):
-            return dict(record)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        pass
-    raise UserError(damaged)
+    def result(self, test: dict[str, float] | None) -> Entries:
+        """What result.json holds."""
+        entries = {name: value for name, value in self.entries().items() if name not in ("kind", "update")}
+        return entries if test is None else {**entries, "test": test}

@@ -37,7 +37,7 @@ def require_room(config: Config[Any], group: Group = ALONE, *, learning: bool = 
 
 def bytes_needed(config: Config[Any], group: Group = ALONE, *, learning: bool = True) -> dict[str, int]:
     """At least so many bytes: weights with their gradients and moments, one batch, and what a window keeps."""
-    moments, restricted = MOMENTS.get(config.learning.optimizer, 2), config.model.model in ("ours", "gr-hrnn")
+    moments, restricted = MOMENTS.get(config.learning.optimizer, 2), config.model.restricted
     # Weights, gradients (restricted ones are gathered apart), moments, and a checkpoint of weights and moments.
     copies = 1 + 1 + restricted + moments + 1 + moments if learning else 1
     found = {"weights": FLOAT * copies * weights(config), "batches": 0, "windows": 0}
@@ -65,7 +65,7 @@ def history(config: Config[Any]) -> int:
 def ticks_kept(config: Config[Any], window: int) -> int:
     """Numbers that the gradient of one row keeps: with true gradients those of all ticks, else those of a segment of each level
     below the top. Where the data say when levels tick, only the lowest level's share is known."""
-    gates, restricted = GATES.get(config.model.cell, 1), config.model.model in ("ours", "gr-hrnn")
+    gates, restricted = GATES.get(config.model.cell, 1), config.model.restricted
     if config.reaches:
         round_steps = config.model.round_steps or 1
         return gates * config.hidden_sizes[0] * (min(round_steps, window) if restricted else window)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import hrnn.training.folder as folders
-from hrnn.errors import UserError
+from hrnn.errors import UserError, shortened, words_of
 from hrnn.training.checkpoint import Checkpoint, CheckpointFolder, DamagedError
 from hrnn.training.config import Config
 from hrnn.training.identity import Identity
@@ -48,21 +48,20 @@ def load(
 
 def load_trusting(folder: Path, which: str, trust: Trust) -> Trained:
     """The same, as the commands have it."""
-    config = folders.read_config(folder, trust)
-    entries, identity = folders.read_run(folder)
-    shelf = CheckpointFolder(folder / folders.CHECKPOINTS, config.upkeep.checkpoints, identity.id, entries)
-    update, found = _chosen(folder, shelf, which)
+    stored = folders.read_run(folder)
+    config, identity = stored.config(trust), stored.identity
+    checkpoints = CheckpointFolder(folder / folders.CHECKPOINTS, config.upkeep.checkpoints, identity.id, stored.options)
+    update, found = _chosen(folder, checkpoints, which)
     network = build(config)
     try:
         network.load_state_dict(found.section("network"))
     except (RuntimeError, TypeError, ValueError) as error:
-        words = " ".join(str(error).split())[:200]
-        raise UserError(f"{shelf.path(update)} does not fit the configuration of {folder} ({words})") from None
+        raise UserError(f"{checkpoints.path(update)} does not fit the configuration of {folder} ({words_of(error)})") from None
     return Trained(config, network.eval(), update, found.facts, identity)
 
 
-def _chosen(folder: Path, shelf: CheckpointFolder, which: str) -> tuple[int, Checkpoint]:
-    updates = shelf.updates()
+def _chosen(folder: Path, checkpoints: CheckpointFolder, which: str) -> tuple[int, Checkpoint]:
+    updates = checkpoints.updates()
     if not updates:
         raise UserError(f"{folder} has no checkpoint yet; let it run a little: {folders.resume_command(folder)}")
     try:
@@ -70,14 +69,14 @@ def _chosen(folder: Path, shelf: CheckpointFolder, which: str) -> tuple[int, Che
         if update not in updates:
             raise ValueError
     except ValueError:
-        raise UserError(f"--checkpoint is {which[:60]!r}; give best, last, or one of {updates}") from None
+        raise UserError(f"--checkpoint is {shortened(which)!r}; give best, last, or one of {updates}") from None
     try:
-        found = shelf.get(update)
+        found = checkpoints.get(update)
         best_at = found.facts["position"].get("best_at")
         if which == "best" and best_at is not None:
             if type(best_at) is not int:
-                raise DamagedError(f"{shelf.path(update)} names {str(best_at)[:60]!r} as the best update")
-            update, found = best_at, shelf.get(best_at)
+                raise DamagedError(f"{checkpoints.path(update)} names {shortened(best_at)!r} as the best update")
+            update, found = best_at, checkpoints.get(best_at)
     except DamagedError as error:
         raise UserError(f"{error}; give another --checkpoint of {updates}") from None
     return update, found

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hrnn.errors import UserError
+from hrnn.errors import UserError, shortened
 from hrnn.tasks import load_object
-from hrnn.training.config import Config
-from hrnn.training.identity import named_modules
+from hrnn.training.config import Config, to_json
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Trust:
     @staticmethod
     def of(config: Config[Any]) -> Trust:
         """What a configuration names that the user has written, and not read from a file."""
-        named = named_modules(config)
+        named = own_names(to_json(config))
         return Trust(named.get("task"), named.get("cell"))
 
     def check(self, folder: Path, entries: dict[str, Any]) -> None:
@@ -65,5 +64,5 @@ def own_names(entries: dict[str, Any]) -> dict[str, str]:
     found = {"task": entries["task"].get("name"), "cell": entries["model"].get("cell")}
     for option, name in found.items():
         if not isinstance(name, str):
-            raise UserError(f"the run's configuration has {option} {str(name)[:60]!r}, which is no name")
+            raise UserError(f"the run's configuration has {option} {shortened(name)!r}, which is no name")
     return {option: str(name) for option, name in found.items() if ":" in str(name)}

@@ -6,8 +6,8 @@ import random
 import pytest
 
 from hrnn.errors import UserError
-from hrnn.training import records
-from hrnn.training.records import newest, read, thinned
+from hrnn.training import journal
+from hrnn.training.journal import newest, read, thinned
 from tests.runs import update, write_run
 
 
@@ -23,7 +23,7 @@ def long_journal(count):
 @pytest.fixture(params=[1 << 20, 700])
 def block(request, monkeypatch):
     """Blocks of one journal and blocks of two lines."""
-    monkeypatch.setattr(records, "BLOCK", request.param)
+    monkeypatch.setattr(journal, "BLOCK", request.param)
 
 
 def test_few_of_many_updates_and_everything_else(tmp_path, block):
@@ -99,7 +99,7 @@ def test_whatever_a_journal_holds_it_is_records_or_a_sentence(tmp_path, block):
 
 
 def test_a_line_without_end_is_no_reason_to_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "LONGEST", 1 << 20)
+    monkeypatch.setattr(journal, "LONGEST", 1 << 20)
     run = write_run(tmp_path / "run")
     (run / "journal.jsonl").write_bytes(b'{"kind": "update"}\n' + b"x" * (5 << 20))
     with pytest.raises(UserError, match="a line has more than"):

@@ -1,0 +1,174 @@
+"""How a run goes into a checkpoint and comes back. Only the first of its processes reads and writes the folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from hrnn.errors import DivergedError, UserError, words_of
+from hrnn.state import State
+from hrnn.training.checkpoint import Checkpoint, DamagedError, flatten_optimizer, pack, restore_optimizer, unpack
+from hrnn.training.folder import check_still_there
+from hrnn.training.formats import BEGUN_BY_1
+from hrnn.training.journal import JOURNAL, Journal
+from hrnn.training.run import Position, Run
+
+REMEDY = "put back copies of its files, or begin again with hrnn train --overwrite"
+Lengths = dict[str, int]  # of the journal's files, as a checkpoint noted them
+
+
+def save(run: Run) -> None:
+    """Write a checkpoint of this moment, with the states that all processes carry."""
+    if not all(bool(torch.isfinite(weights).all()) for weights in run.network.parameters()):
+        raise DivergedError(f"weights are no longer finite at update {run.position.updates}")
+    run.times()
+    states = run.group.all_gather(run.state.tensors()) if run.state else []
+    run.saved_at = time.monotonic()
+    if not run.group.first:
+        return
+    if run.identity is not None:
+        check_still_there(run.folder, run.identity.id)
+    optimizers = [flatten_optimizer(optimizer) for optimizer in run.optimizers]
+    sections = {
+        "network": run.network.state_dict(),
+        **{f"optimizer{i}": tensors for i, (tensors, _) in enumerate(optimizers)},
+        "state": _of_all_rows(states),
+        "generator": {"indices": run.indices.get_state()},
+    }
+    facts = {
+        "run": run.identity.id if run.identity else None,
+        "config": run.entries,
+        "position": run.position.to_json(),
+        "course": run.course.state(),
+        "optimizers": [numbers for _, numbers in optimizers],
+        "journal": run.journal.sync(),
+        "pins": sorted(run.course.kept | ({run.position.best_at} if run.position.best_at is not None else set())),
+        "torch": torch.__version__,
+    }
+    tensors = {f"{section}.{name}": value for section, named in sections.items() for name, value in named.items()}
+    run.checkpoints.put(run.position.updates, Checkpoint(tensors, facts))
+    run.saved_at = time.monotonic()
+
+
+def go_to_newest(run: Run) -> Lengths | None:
+    """Put the run where its newest checkpoint was; None: it has none yet. Nothing is written."""
+    newest, complaints = None, list[str]()
+    if run.group.first and run.checkpoints.updates():
+        try:
+            newest, complaints = run.checkpoints.newest()
+        except DamagedError as error:
+            raise UserError(f"no checkpoint of {run.folder} can be read: {error}; {REMEDY}") from None
+    elif run.group.first:
+        _refuse_without_checkpoint(run)
+    checkpoint = _for_all(run, newest)
+    if checkpoint is None:
+        return None
+    restore(run, checkpoint)
+    run.warnings += [f"{complaint}; continuing from update {run.position.updates}" for complaint in complaints]
+    if (written := checkpoint.facts["torch"]) != torch.__version__:
+        run.warnings.append(f"started with torch {written}, this is {torch.__version__}: last bits may differ")
+    return dict(checkpoint.facts["journal"])
+
+
+def _refuse_without_checkpoint(run: Run) -> None:
+    """A run has its first checkpoint before its first record: where only the checkpoints are gone, beginning again would wipe
+    out what is left. Those of format 1 had none for a while."""
+    aside = sorted(run.checkpoints.folder.glob("*.damaged"))
+    journal = run.folder / JOURNAL
+    recorded = journal.is_file() and journal.stat().st_size > 0
+    if aside or (recorded and run.identity is not None and not run.identity.id.startswith(BEGUN_BY_1)):
+        only = f"only {aside[-1].name}, which is damaged" if aside else "none, though the run has recorded updates"
+        raise UserError(f"no checkpoint of {run.folder} can be read: there is {only}; {REMEDY}")
+
+
+def open_journal(run: Run, lengths: Lengths | None) -> None:
+    """From now on the run's folder is written to: damaged checkpoints are put aside, and the journal is cut to what had been
+    written when the checkpoint was."""
+    if not run.group.first:
+        return
+    for update in run.checkpoints.updates():
+        if lengths is not None and update > run.position.updates:
+            run.checkpoints.put_aside(update)
+    run.journal = Journal(run.folder, run.config.upkeep.tensorboard, lengths)
+    run.warnings += run.journal.warnings
+
+
+def restore(run: Run, checkpoint: Checkpoint) -> None:
+    """Be where the checkpoint was."""
+    with _fitting(run, checkpoint):
+        _restore_weights(run, checkpoint)
+        state = checkpoint.section("state")
+        run.state = _state(run, state) if state else None
+        generator, current = checkpoint.tensors["generator.indices"], run.indices.get_state()
+        if (generator.dtype, generator.shape) != (current.dtype, current.shape):
+            raise ValueError(f"the generator's state is {generator.dtype} {tuple(generator.shape)}")
+        run.indices.set_state(generator)
+        run.position = Position.from_json(checkpoint.facts["position"])
+        if run.updates is not None and run.position.moves:  # none before the first update
+            run.updates.moves = list(run.position.moves)
+        run.course.load_state(checkpoint.facts["course"])
+
+
+def return_to(run: Run, update: int) -> None:
+    """Weights and optimizer as they were then; the data, the budget and the journal go on."""
+    checkpoint = checkpoint_of(run, update)
+    with _fitting(run, checkpoint):
+        _restore_weights(run, checkpoint)
+
+
+def checkpoint_of(run: Run, update: int) -> Checkpoint:
+    try:
+        checkpoint = _for_all(run, run.checkpoints.get(update) if run.group.first else None)
+    except DamagedError as error:
+        raise UserError(
+            f"{error}, and the run needs it; put back a copy of it. hrnn evaluate {run.folder} --checkpoint last scores "
+            "the weights without it"
+        ) from None
+    assert checkpoint is not None
+    return checkpoint
+
+
+def _for_all(run: Run, checkpoint: Checkpoint | None) -> Checkpoint | None:
+    """What the first process has read."""
+    if run.group.size == 1:
+        return checkpoint
+    content = run.group.broadcast(None if checkpoint is None else pack(checkpoint))
+    return unpack(content, run.folder) if content else None
+
+
+@contextmanager
+def _fitting(run: Run, checkpoint: Checkpoint) -> Iterator[None]:
+    """What is in a checkpoint is checked as it is used: names, shapes and types that are not those of this run."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        path = run.checkpoints.path(checkpoint.facts["position"]["updates"])
+        raise UserError(f"{path} does not fit its run ({words_of(error)}); {REMEDY}") from None
+
+
+def _restore_weights(run: Run, checkpoint: Checkpoint) -> None:
+    run.network.load_state_dict(checkpoint.section("network"))
+    for i, (optimizer, facts) in enumerate(zip(run.optimizers, checkpoint.facts["optimizers"], strict=True)):
+        restore_optimizer(optimizer, checkpoint.section(f"optimizer{i}"), facts)
+
+
+def _state(run: Run, tensors: dict[str, Tensor]) -> State:
+    """The carried states of this process's rows, from those of all."""
+    expected = run.network.levels.initial_state(run.reading.batch).tensors()
+    for name in expected.keys() | tensors.keys():
+        first, second = (None if name not in of else (of[name].dtype, tuple(of[name].shape)) for of in (expected, tensors))
+        if first != second:
+            raise ValueError(f"the state's {name} is {second}; expected {first}")
+    state = State.from_tensors(tensors)
+    return state.select(torch.tensor(run.reading.rows)) if run.group.size > 1 else state
+
+
+def _of_all_rows(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """One state, as tensors, from those of the processes."""
+    return State.together([State.from_tensors(state) for state in states]).tensors() if len(states) > 1 else dict(*states)
