@@ -57,7 +57,7 @@ def test_runs_that_cannot_be_drawn(tmp_path, capsys, runs):
     assert "journal.jsonl is damaged at line 1" in complaint(capsys, "plot", runs[0])
     (runs[1] / "journal.jsonl").write_text("")
     assert "has recorded nothing yet" in complaint(capsys, "plot", runs[1])
-    code, _, err = hrnn(capsys, "plot", *runs)
+    code, _, err = hrnn(capsys, "plot", *runs, "--output", tmp_path / "b.png")
     assert code == 2
     assert err.splitlines()[-1] == "hrnn: none of these can be drawn"
     assert [line.split(":")[0] for line in err.splitlines()[:-1]] == [f"skipped {run}" for run in runs]
