@@ -1,4 +1,4 @@
-"""Runs that are interrupted, or meet a full disk, go on where they were. Kills at any moment are a part of the campaigns."""
+"""Runs that are killed, interrupted, or meet a full disk go on where they were. Many more kills are part of the campaigns."""
 
 import multiprocessing
 import os
@@ -6,9 +6,12 @@ import signal
 import sys
 import time
 
+import pytest
+import torch
+
 from campaigns.small import journal
 from hrnn.training.checkpoint import read
-from hrnn.training.journal import JOURNAL
+from hrnn.training.journal import JOURNAL, newest
 from tests.tiny import write_mnist, write_text
 
 SMALL = ["--hidden-sizes", "8", "12", "--batch", "10", "--journal-every", "3", "--checkpoint-seconds", "0.05"]
@@ -56,6 +59,38 @@ def tasks(tmp_path):
         " --optimizer rmsprop --model hrnn",
     }
     return {name: command.split() for name, command in commands.items()}
+
+
+@pytest.mark.parametrize("name", ["copy", "unlocked"])
+def test_a_run_that_is_killed_in_mid_run_ends_as_if_nothing_had_happened(tmp_path, name):
+    options = [*tasks(tmp_path)[name], *SMALL]
+    straight, run = tmp_path / "straight", tmp_path / "run"
+    finished(["train", *options, "--run", str(straight)], straight)
+    end = last_checkpoint(straight).facts["position"]["updates"]
+    arguments, killed_at = ["train", *options, "--run", str(run)], []
+    for least in (0, end // 4, end // 2):
+        process = begin(arguments, run)
+        while recorded(run) <= max(least, *killed_at, 0):
+            assert process.is_alive(), run.with_suffix(".log").read_text()
+            time.sleep(0.002)
+        process.kill()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+        assert not (run / "result.json").exists()
+        killed_at.append(recorded(run))
+        arguments = ["resume", str(run)]
+    assert len(killed_at) == 3
+    assert 0 < killed_at[0] < killed_at[1] < killed_at[2] < end  # after the first update, each further on, before the end
+    finished(arguments, run)
+    assert journal(run) == journal(straight)
+    first, second = (last_checkpoint(folder).section("network") for folder in (run, straight))
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def recorded(folder):
+    """The last update in the journal."""
+    return newest(folder, "update").get("update", {}).get("update", 0)
 
 
 def last_checkpoint(folder):
