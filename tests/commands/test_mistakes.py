@@ -86,7 +86,7 @@ def test_texts_that_are_empty_too_short_or_strange(capsys, tmp_path):
     assert "1 character(s) that the training text never had ('é')" in complaint(capsys, *train, "--no-unknown")
     text.write_bytes(b"\xff" * 1000)
     assert "is not UTF-8 (byte 0); use --symbols bytes" in complaint(capsys, *train)
-    assert "--boundaries '(' is no regular expression" in complaint(capsys, *train, "--boundaries", "(")
+    assert "--boundaries '(' is not a regular expression" in complaint(capsys, *train, "--boundaries", "(")
     assert not (tmp_path / "run").exists()
 
 
@@ -187,9 +187,9 @@ def test_mr_hrnn_needs_fixed_periods(capsys, tmp_path):
         ("import not_installed_anywhere", "cannot be loaded: ModuleNotFoundError"),
         ("raise RuntimeError('no')", "cannot be loaded: RuntimeError: no"),
         ("Other = 1", "cannot be loaded: AttributeError"),
-        ("class Parity: pass", "is no subclass of hrnn.tasks.Task"),
+        ("class Parity: pass", "is not a subclass of hrnn.tasks.Task"),
         (OWN_TASK.replace("def batch", "def butch"), "does not say batch"),
-        (OWN_TASK.replace("@dataclass(frozen=True)", ""), "is no dataclass"),
+        (OWN_TASK.replace("@dataclass(frozen=True)", ""), "is not a dataclass"),
     ],
 )
 def test_a_users_task_that_cannot_be_read(capsys, tmp_path, monkeypatch, module, expected):

@@ -41,9 +41,9 @@ def test_a_growing_file_is_cut_back(tmp_path):
 def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path):
     pipe = tmp_path / "update-000000001.safetensors"
     os.mkfifo(pipe)
-    with pytest.raises(DamagedError, match="no regular file"):
+    with pytest.raises(DamagedError, match="not a regular file"):
         read(pipe)
-    with pytest.raises(UserError, match="no regular file"):
+    with pytest.raises(UserError, match="not a regular file"):
         AppendOnlyFile(pipe)
 
 

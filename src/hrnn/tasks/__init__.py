@@ -61,9 +61,9 @@ def task_named(name: str) -> type[Task]:
         raise UserError(f"no task is called {name!r}; there are {', '.join(TASKS)}, and your own as --task module:Name")
     found = load_object(name, "--task")
     if not (isinstance(found, type) and issubclass(found, Task)):
-        raise UserError(f"--task {name} is no subclass of hrnn.tasks.Task; docs/own_task.md shows one")
+        raise UserError(f"--task {name} is not a subclass of hrnn.tasks.Task; docs/own_task.md shows one")
     if not dataclasses.is_dataclass(found):
-        raise UserError(f"--task {name} is no dataclass; write @dataclass(frozen=True) above the class")
+        raise UserError(f"--task {name} is not a dataclass; write @dataclass(frozen=True) above the class")
     if missing := sorted(found.__abstractmethods__):
         raise UserError(f"--task {name} does not say {', '.join(missing)}; docs/own_task.md shows how")
     return found

@@ -36,7 +36,7 @@ def compiled(boundaries: Sequence[str]) -> list[re.Pattern[str]]:
         try:
             patterns.append(re.compile(BOUNDARIES.get(boundary, boundary)))
         except (re.error, OverflowError, RecursionError) as error:
-            raise UserError(f"--boundaries {boundary[:200]!r} is no regular expression: {error}") from None
+            raise UserError(f"--boundaries {boundary[:200]!r} is not a regular expression: {error}") from None
     return patterns
 
 

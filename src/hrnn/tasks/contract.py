@@ -234,12 +234,12 @@ class Task(ABC):
 class Decision:
     """What a course asks of the trainer after an update."""
 
-    records: Sequence[dict[str, Any]] = ()  # to be written to the journal
+    records: Sequence[Mapping[str, Any]] = ()  # for the journal, each with a "kind" and an "update"
     keep: bool = False  # write a checkpoint now, and keep it
     back_to: int | None = None  # return to the weights and the optimizer of the checkpoint of this update
 
 
-Score = Callable[[Batch], Iterator[Tensor]]
+Scorer = Callable[[Batch], Iterator[Tensor]]
 
 
 class Course:
@@ -252,7 +252,7 @@ class Course:
     def batch(self, index: int) -> Batch:
         return self.task.batch(index, self.reading)
 
-    def after_update(self, update: int, report: dict[str, float], score: Score) -> Decision:
+    def after_update(self, update: int, report: dict[str, float], score: Scorer) -> Decision:
         """Called after each update with what the batch scored; score(batch) yields values (T, B) without learning."""
         return Decision()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, Literal, TypedDict
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from hrnn.tasks.contract import (
     Course,
     Decision,
     Reading,
-    Score,
+    Scorer,
     Task,
     cross_entropy,
     cut,
@@ -28,7 +28,7 @@ from hrnn.tasks.contract import (
 from hrnn.tasks.random import random_words
 
 BLANK = 2
-RECALLED = "recalled_bits_per_character"
+RECALLED: Final = "recalled_bits_per_character"
 
 
 @dataclass(frozen=True)
@@ -185,6 +185,25 @@ class Stage:
     finished: str | None = None
 
 
+class Losses(TypedDict):
+    """Bits of a test: over recalled characters, over all, and by position."""
+
+    recalled_bits_per_character: float
+    bits_per_character: float
+    bits_by_position: list[float]
+
+
+class LengthRecord(Losses):
+    """What the journal says of a length: how it ended, after how many updates and sequences of its own."""
+
+    kind: str
+    update: int
+    length: int
+    outcome: Literal["solved", "expired"]
+    updates: int
+    sequences: int
+
+
 class Curriculum(Course):
     """Start, step and patience are the task's options; a single length is a curriculum that ends with its first."""
 
@@ -198,7 +217,7 @@ class Curriculum(Course):
     def batch(self, index: int) -> Batch:
         return self.task.sequences("training", index, self.stage.length, self.reading)
 
-    def after_update(self, update: int, report: dict[str, float], score: Score) -> Decision:
+    def after_update(self, update: int, report: dict[str, float], score: Scorer) -> Decision:
         now = self.stage
         now.updates += 1
         if report[RECALLED] < self.task.solved:
@@ -209,25 +228,25 @@ class Curriculum(Course):
             return self._expired(update, score)
         return Decision()
 
-    def _test(self, score: Score) -> dict[str, Any]:
+    def _test(self, score: Scorer) -> Losses:
         """Losses on fresh sequences of this length, in bits: over recalled and all characters, and by position."""
         self.stage.tests += 1
         batches = self.task.tests("test", self.stage.tests, self.stage.length, self.reading)
         return losses_by_position(score(batch) for batch in batches)
 
-    def _record(self, update: int, outcome: str, tested: dict[str, Any]) -> dict[str, Any]:
+    def _record(self, update: int, outcome: Literal["solved", "expired"], tested: Losses) -> LengthRecord:
         now = self.stage
-        sequences = now.updates * self.reading.batch
         return {
             "kind": "length",
             "update": update,
             "length": now.length,
             "outcome": outcome,
             "updates": now.updates,
-            "sequences": sequences,
-        } | tested
+            "sequences": now.updates * self.reading.batch,
+            **tested,
+        }
 
-    def _solved(self, update: int, tested: dict[str, Any]) -> Decision:
+    def _solved(self, update: int, tested: Losses) -> Decision:
         now = self.stage
         record = self._record(update, "solved", tested)
         now.longest, now.solved_at = now.length, update
@@ -236,7 +255,7 @@ class Curriculum(Course):
         now.length, now.updates = now.length + now.step, 0
         return Decision([record], keep=True)
 
-    def _expired(self, update: int, score: Score) -> Decision:
+    def _expired(self, update: int, score: Scorer) -> Decision:
         """Go back to the last solved checkpoint and grow by 1; if that was tried, or nothing was solved, it is over."""
         now = self.stage
         record = self._record(update, "expired", self._test(score))
@@ -274,7 +293,7 @@ class Curriculum(Course):
         self.stage = found
 
 
-def losses_by_position(scored: Iterator[Iterator[torch.Tensor]]) -> dict[str, Any]:
+def losses_by_position(scored: Iterator[Iterator[torch.Tensor]]) -> Losses:
     """Nats (T, B) of every window of every batch -> mean bits over recalled and all characters, and by position."""
     total, rows = torch.zeros(()), 0
     for windows in scored:

@@ -56,7 +56,7 @@ class Pixels(Task):
         if self.pool not in (1, 2, 4):
             raise UserError(f"--pool is {self.pool}; give 1, 2 or 4")
         if self.order and sorted(self.order) != list(range(self.steps)):
-            raise UserError(f"the stored order of pixels is no permutation of {self.steps} steps")
+            raise UserError(f"the stored order of pixels is not a permutation of {self.steps} steps")
 
     def resolved(self) -> Pixels:
         task = fitted(self)

@@ -38,7 +38,7 @@ FACTS: dict[str, Any] = {
 
 
 class DamagedError(Exception):
-    """The file is no checkpoint, or not the one that was written."""
+    """The file is not a checkpoint, or not the one that was written."""
 
 
 @dataclass(frozen=True)
@@ -53,26 +53,13 @@ class Checkpoint:
         return {key[len(name) + 1 :]: value for key, value in self.tensors.items() if key.startswith(name + ".")}
 
 
-def _bytes(tensor: Tensor) -> bytes:
-    return tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
-def _checksum(tensors: Mapping[str, Tensor], facts: str) -> str:
-    """Over names, dtypes, shapes and bytes of the tensors, and the facts."""
+def _checksum(tensors: Mapping[str, Tensor], facts: str, *, names_only: bool = False) -> str:
+    """Over names, dtypes, shapes and bytes of the tensors, and the facts; format 1 left out dtypes and shapes."""
     digest = hashlib.sha256(facts.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(_bytes(tensor))
-    return digest.hexdigest()
-
-
-def _checksum_1(tensors: Mapping[str, Tensor], facts: str) -> str:
-    """That of format 1, which left out dtypes and shapes."""
-    digest = hashlib.sha256(facts.encode())
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(_bytes(tensors[name]))
+    for name, tensor in sorted(tensors.items()):
+        head = name if names_only else json.dumps([name, str(tensor.dtype), list(tensor.shape)])
+        digest.update(head.encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -102,8 +89,7 @@ def unpack(content: bytes, path: Path) -> Checkpoint:
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
         text = header["facts"]
         facts = json.loads(text)
-        made = _checksum_1 if "format" not in facts else _checksum
-        if header["checksum"] != made(tensors, text):
+        if header["checksum"] != _checksum(tensors, text, names_only="format" not in facts):
             raise DamagedError(f"{path} does not match its checksum")
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
         raise DamagedError(f"{path} cannot be read ({words_of(error)})") from None
@@ -114,7 +100,7 @@ def _check_facts(facts: dict[str, Any], path: Path) -> None:
     """What every checkpoint of a run says, in the types in which it says it."""
     for name, kinds in FACTS.items():
         if name not in facts or not isinstance(facts[name], kinds):
-            raise DamagedError(f"{path} has {name} {shortened(facts.get(name))!r}; it is no checkpoint of a run")
+            raise DamagedError(f"{path} has {name} {shortened(facts.get(name))!r}; it is not a checkpoint of a run")
     numbers = {"pins": facts["pins"], "journal": list(facts["journal"].values()), "updates": [facts["position"].get("updates")]}
     for name, values in numbers.items():
         if not all(type(value) is int and value >= 0 for value in values):

@@ -35,6 +35,11 @@ class Display:
         """Around the loop."""
         yield
 
+    def warn(self, run: Run) -> None:
+        """Print what may be wrong with the run."""
+        for warning in run.warnings:
+            print(f"warning: {warning}", file=sys.stderr, flush=True)
+
     def show(self, run: Run) -> None:
         """Called after every update, so it mostly returns at once."""
         now = time.monotonic()
@@ -58,8 +63,7 @@ class Warnings(Display):
 
     @contextmanager
     def showing(self, run: Run) -> Iterator[None]:
-        for warning in run.warnings:
-            print(f"warning: {warning}", file=sys.stderr, flush=True)
+        self.warn(run)
         yield
 
 
@@ -71,8 +75,7 @@ class Lines(Display):
     @contextmanager
     def showing(self, run: Run) -> Iterator[None]:
         self._pace = Pace(run)
-        for warning in run.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+        self.warn(run)
         yield
         self.render(run, time.monotonic())
 

@@ -27,9 +27,9 @@ def cannot_write(path: Path, error: OSError) -> UserError | LostError:
 
 
 def content_of(path: Path) -> bytes:
-    """A file as it stands. Whatever is no file (a pipe would let its reader wait for ever) is an OSError."""
+    """A file as it stands. Whatever is not a file (a pipe would let its reader wait for ever) is an OSError."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError("it is no regular file")
+        raise OSError("it is not a regular file")
     return path.read_bytes()
 
 
@@ -76,7 +76,7 @@ class AppendOnlyFile:
         self.path = path
         try:
             if path.exists() and not path.is_file():  # a pipe would let its writer wait for ever
-                raise OSError("it is no regular file")
+                raise OSError("it is not a regular file")
             self._file = open(path, "ab")  # noqa: SIM115  open as long as the run
             self._file.truncate(length)
             self._file.seek(length)

@@ -116,7 +116,7 @@ def read_run(folder: Path) -> Stored:
             raise TypeError("it has no id")
         for name, file in (identity.data or {}).items():
             if not isinstance(file["size"], int) or not isinstance(file["sha256"], str):
-                raise TypeError(f"the checksum of {name} is none")
+                raise TypeError(f"the checksum of {name} is missing")
     return Stored(folder, options, identity, metrics_of(entries))
 
 

@@ -62,7 +62,7 @@ class Journal:
         return kept
 
     def record(self, record: Written | Mapping[str, Any]) -> None:
-        """One line. NaN and infinity are no JSON and become null."""
+        """One line. NaN and infinity are not JSON and become null."""
         if self._lines is None:
             return
         entries = record.entries() if isinstance(record, Written) else dict(record)
@@ -203,7 +203,7 @@ def _opened(path: Path) -> BinaryIO | None:
     """The journal, or None where there is none yet."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("it is no regular file")
+            raise OSError("it is not a regular file")
         return open(path, "rb")
     except FileNotFoundError:
         return None

@@ -161,7 +161,7 @@ def frozen(run: Run, window: Window, state: State) -> Sums:
 
 
 def move(run: Run, mine: Sums) -> Sums:
-    """One update, unless the loss is no number: then the weights stay as they are. Returns what all processes summed for it."""
+    """One update, unless the loss is not a number: then the weights stay as they are. Returns what all processes summed."""
     sums = mine.over(run.group)
     if not sums.finite:
         raise DivergedError(f"the loss is {sums.loss} at update {run.position.updates + 1}")

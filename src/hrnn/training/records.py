@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 Entries = dict[str, Any]
+Numbers = dict[str, float]
 INLINED = ("status", "report", "frozen", "outcome", "times")  # their entries stand among those of the record
 
 
@@ -32,46 +33,38 @@ class Written:
 
 @dataclass(frozen=True, kw_only=True)
 class Updates(Written):
-    """What was learned since the last such record.
-
-    status: of the course; report: the loss and what the task reports; frozen: the same of windows before they were learned
-    moves:  of each level, where levels move by themselves
-    times:  seconds and cpu_seconds, spent on the run so far
-    """
+    """What was learned since the last such record. report: the loss and what the task reports; frozen: the same of windows
+    before they were learned; moves: of each level, where levels move by themselves."""
 
     kind: ClassVar[str] = "update"
     sequences: int
-    status: Entries
-    report: dict[str, float]
+    status: Entries  # of the course
+    report: Numbers
     local_losses: list[float | None]
-    frozen: dict[str, float]
+    frozen: Numbers
     moves: list[int] | None
     learning_rate: float
-    times: dict[str, float]
+    times: Numbers  # seconds and cpu_seconds that the run has taken so far
 
 
 @dataclass(frozen=True, kw_only=True)
 class Validated(Written):
-    """best: better than all before it."""
-
     kind: ClassVar[str] = "validation"
     sequences: int
-    report: dict[str, float]
-    best: bool
-    times: dict[str, float]
+    report: Numbers
+    best: bool  # better than all before it
+    times: Numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tested(Written):
-    """The test at the end. update: that of the weights."""
-
     kind: ClassVar[str] = "test"
-    report: dict[str, float]
+    report: Numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataChanged(Written):
-    """The run goes on with other data, or found the same elsewhere. changed: in words; moved: new paths by the old ones."""
+    """The run goes on with other data (in words), or found the same elsewhere (by the old path)."""
 
     kind: ClassVar[str] = "data"
     changed: list[str]
@@ -80,17 +73,15 @@ class DataChanged(Written):
 
 @dataclass(frozen=True, kw_only=True)
 class Ended(Written):
-    """The run is over. outcome: of the course; validation: the best score, and the update it had it at."""
-
     kind: ClassVar[str] = "end"
     reason: str
     updates: int
     sequences: int
-    outcome: Entries
-    validation: Entries | None
-    times: dict[str, float]
+    outcome: Entries  # of the course
+    validation: Entries | None  # the best score, and its update
+    times: Numbers
 
-    def result(self, test: dict[str, float] | None) -> Entries:
+    def result(self, test: Numbers | None) -> Entries:
         """What result.json holds."""
         entries = {name: value for name, value in self.entries().items() if name not in ("kind", "update")}
         return entries if test is None else {**entries, "test": test}

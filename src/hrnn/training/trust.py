@@ -64,5 +64,5 @@ def own_names(entries: dict[str, Any]) -> dict[str, str]:
     found = {"task": entries["task"].get("name"), "cell": entries["model"].get("cell")}
     for option, name in found.items():
         if not isinstance(name, str):
-            raise UserError(f"the run's configuration has {option} {shortened(name)!r}, which is no name")
+            raise UserError(f"the run's configuration has {option} {shortened(name)!r}, which is not a name")
     return {option: str(name) for option, name in found.items() if ":" in str(name)}
