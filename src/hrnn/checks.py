@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # that torch can store a
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
+@runtime_checkable
 class Hierarchy(Protocol):
     """What arguments are checked against: of an HRNN, all that concerns them."""
 

@@ -219,8 +219,10 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
             shape, expected = getattr(value, "shape", ()), parameters[number].shape
             if (len(shape) and shape != expected) or not isinstance(value, Tensor | int | float):
                 raise ValueError(f"the optimizer's {name} has shape {tuple(shape)}; expected {tuple(expected)}")
-    before = optimizer.state_dict()["param_groups"]
-    after = facts["groups"]
-    if not isinstance(after, list) or [dict.keys(group) for group in after] != [group.keys() for group in before]:
+    before, after = optimizer.state_dict()["param_groups"], facts["groups"]
+    known = isinstance(after, list) and all(isinstance(group, dict) and {"params", "lr"} <= group.keys() for group in after)
+    if not known or len(after) != len(before):
         raise ValueError("the optimizer's options are not those of this run")
-    optimizer.load_state_dict({"state": state, "param_groups": after})
+    # Another version of torch has more options, or fewer; what is not in the file is as the configuration has it.
+    groups = [{name: there.get(name, here[name]) for name in here} for here, there in zip(before, after, strict=True)]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
