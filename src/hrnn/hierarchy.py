@@ -15,7 +15,7 @@ from hrnn import checks, description, tensors
 from hrnn.arguments import entries, flag, shown, whole
 from hrnn.cells import BUILTIN, Cell, UserCell, by_hand
 from hrnn.decoders import Decoder
-from hrnn.forward import Run
+from hrnn.forward import Forward
 from hrnn.precision import without_autocast
 from hrnn.room import check_fits
 from hrnn.segments import Clock, Given, Period, reach_of
@@ -138,6 +138,11 @@ class HRNN(nn.Module):
         """Are all cells built in, and as they were made?"""
         return all(by_hand(cell) for cell in self.cells)
 
+    @property
+    def levels(self) -> list[Cell]:
+        """Each level's cell, the lowest first."""
+        return list(self.cells)  # type: ignore[arg-type]
+
     def cell(self, level: int) -> Cell:
         """The cell of a level."""
         return self.cells[_level("level", level, len(self.cells))]  # type: ignore[return-value]
@@ -221,7 +226,7 @@ class HRNN(nn.Module):
         if at_start is not None:
             state = self.reset(state, at_start)
         with without_autocast(self.device):
-            run = Run(self, state)
+            run = Forward(self.levels, self.periods, state)
             output = run.feed(x, given, valid, later)
             return (tensors.swapped(output) if self.batch_first else output), run.close()
 

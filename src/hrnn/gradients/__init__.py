@@ -1,8 +1,9 @@
 """How the gradient of a window is computed: true or restricted, one signature. The README here derives it."""
 
+from hrnn.gradients.base import Gradient
 from hrnn.gradients.full import Full
 from hrnn.gradients.restricted import Restricted
 from hrnn.gradients.updates import Updates
 from hrnn.gradients.window import Chunk, Differentiated, Result
 
-__all__ = ["Chunk", "Differentiated", "Full", "Restricted", "Result", "Updates"]
+__all__ = ["Chunk", "Differentiated", "Full", "Gradient", "Restricted", "Result", "Updates"]

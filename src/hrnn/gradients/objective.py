@@ -24,6 +24,7 @@ class Objective:
 
     def __init__(self, window: Window, loss: Loss):
         self.window, self.loss = window, loss
+        self.local_weight = window.local_weight or 0.0  # None: there are no local losses
         self.gathered = Gathered()
         self.loss_sum = torch.zeros((), dtype=summed_in(window.model.dtype), device=window.model.device)
         self.local_sums = [self.loss_sum if beta else self.loss_sum + float("nan") for beta in window.betas]
@@ -106,7 +107,7 @@ class Objective:
             return torch.zeros_like(leaf) if gradient is None else gradient
         index = self._index(ended)
         span = ended.span.to(self.loss_sum.dtype) if isinstance(ended.span, Tensor) else ended.span
-        weight = span * (self.window.local_weight * self.window.betas[ended.level])
+        weight = span * (self.local_weight * self.window.betas[ended.level])
         values, d_summary, gradients = decoder.differentiate(ended.summary, index, ended.recent(index), ended.ticks, weight)
         self._weigh_local(ended, values)
         for parameter, gradient in gradients.items():
@@ -122,7 +123,7 @@ class Objective:
     def _weigh_local(self, ended: Ended, values: Tensor) -> Tensor:
         total = (wide(values) * ended.span).sum()
         self.local_sums[ended.level] = self.local_sums[ended.level] + total.detach()
-        return torch.mul(total, self.window.local_weight)
+        return total * self.local_weight
 
     def differentiate(self, loss: Tensor | None, leaf: Tensor) -> Tensor | None:
         """Gather the gradients of every leaf that `loss` depends on, and return that of `leaf`."""
@@ -156,5 +157,6 @@ class Objective:
     def result(self, state: State) -> Result:
         window, loss = self.window, self.loss_sum
         local = torch.stack(self.local_sums) if self.local_sums else loss.new_zeros(0)
-        weighted = local * (0.0 if window.local_weight is None else window.local_weight)
-        return Result(state, loss * window.weight, weighted, self.metrics, loss, local, self.targets, window.row_steps)
+        return Result(
+            state, loss * window.weight, local * self.local_weight, self.metrics, loss, local, self.targets, window.row_steps
+        )

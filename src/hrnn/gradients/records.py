@@ -1,68 +1,100 @@
-"""The bookkeeping of a log: which row, tick and segment each record belongs to."""
+"""The bookkeeping of a record tape: which row, tick and segment each record belongs to."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from hrnn.segments import LevelSteps
+from hrnn.schedules import LevelSteps
 
-_COLUMNS = ("row", "tick", "first", "parent", "place", "step", "version")
+
+class Facts(NamedTuple):
+    """A column of integers (records,) for each thing known of a record."""
+
+    row: Tensor
+    tick: Tensor  # how many ticks of the row were before it in this window
+    first: Tensor  # bool: does it start a segment?
+    parent: Tensor  # the record above that ticked at the same step, for first ones; else -1
+    place: Tensor  # in the segment, ticks of earlier windows included
+    step: Tensor
+    version: Tensor  # how often the level had moved in this window
 
 
 class Records:
-    """The bookkeeping of one level's log: a column of integers for each record.
+    """The records of one level.
 
-    row; tick: how many ticks of the row were before it in this window; first: does it start a segment; parent: the record
-    above that ticked at the same step, for first ones; place: in the segment, ticks of earlier windows included; step;
-    version: how often the level had moved in this window.
+    facts: what is known of each
+    ticks: (batch,) how many ticks each row has had in this window
+    base:  (batch,) the tick of each row's oldest record
+    open:  (batch,) the tick at which the row's unfinished segment starts; `ticks` if there is none
     """
 
     def __init__(self, batch: int, device: torch.device):
-        self.columns = {name: torch.zeros(0, dtype=torch.int64, device=device) for name in _COLUMNS}
-        self.ticks = torch.zeros(batch, dtype=torch.int64, device=device)  # so far in the window
-        self.base = torch.zeros_like(self.ticks)  # tick of the oldest record kept
-        self.open = torch.zeros_like(self.ticks)  # tick at which the unfinished segment starts; `ticks` if there is none
-
-    def __getattr__(self, name: str) -> Tensor:
-        return self.columns[name]
+        none = torch.zeros(0, dtype=torch.int64, device=device)
+        self.facts = Facts(none, none, none.bool(), none, none, none, none)
+        self.ticks = torch.zeros(batch, dtype=torch.int64, device=device)
+        self.base, self.open = torch.zeros_like(self.ticks), torch.zeros_like(self.ticks)
 
     def append(self, level: LevelSteps, parents: Tensor | None, step: int, version: int) -> slice:
         """The records of one round; `parents` are those of its first ticks, in order. Returns which they are."""
-        start = self.row.shape[0]
-        order = torch.argsort(level.rows, stable=True)
-        counts = torch.bincount(level.rows, minlength=len(self.ticks))
-        within = torch.empty_like(level.rows)
+        start, rows, first = len(self.facts.row), level.rows, level.first
+        order = torch.argsort(rows, stable=True)
+        counts = torch.bincount(rows, minlength=len(self.ticks))
+        within = torch.empty_like(rows)
         within[order] = torch.arange(len(order), device=order.device) - torch.repeat_interleave(
             counts.cumsum(0) - counts, counts
         )
-        new = {
-            "row": level.rows,
-            "tick": self.ticks[level.rows] + within,
-            "first": level.first.long(),
-            "parent": torch.full_like(level.rows, -1),
-            "place": level.place,
-            "step": level.steps + step,
-            "version": torch.full_like(level.rows, version),
-        }
+        tick, parent = self.ticks[rows] + within, torch.full_like(rows, -1)
         if parents is not None:
-            new["parent"][level.first] = parents
-        self.open.scatter_reduce_(0, level.rows[level.first], new["tick"][level.first], "amax")
-        self.columns = {name: torch.cat([self.columns[name], new[name]]) for name in _COLUMNS}
+            parent[first] = parents
+        new = Facts(rows, tick, first, parent, level.place, level.steps + step, torch.full_like(rows, version))
+        self.open.scatter_reduce_(0, rows[first], tick[first], "amax")
+        self.facts = Facts(*(torch.cat(columns) for columns in zip(self.facts, new, strict=True)))
         self.ticks = self.ticks + counts
-        return slice(start, start + len(level.rows))
+        return slice(start, start + len(rows))
 
     def table(self) -> Tensor:
         """(ticks, rows): the record of each row's ticks from `base` on, -1 where there is none."""
-        relative = self.tick - self.base[self.row]
+        row = self.facts.row
+        relative = self.facts.tick - self.base[row]
         height = int(relative.max()) + 1 if len(relative) else 0
-        table = torch.full((height, len(self.base)), -1, device=self.row.device)
-        table[relative, self.row] = torch.arange(len(self.row), device=self.row.device)
+        table = torch.full((height, len(self.base)), -1, device=row.device)
+        table[relative, row] = torch.arange(len(row), device=row.device)
         return table
 
-    def keep(self, records: Tensor) -> Tensor:
-        """Forget all but these; returns the new number of each old one, -1 for those forgotten."""
-        renumbered = torch.full_like(self.row, -1)
-        renumbered[records] = torch.arange(len(records), device=records.device)
-        self.columns = {name: column[records] for name, column in self.columns.items()}
-        return renumbered
+    def at(self, rows: Tensor, ticks: Tensor) -> Tensor:
+        """The records of `rows` (n,) at these ticks (n,) or (m, n); -1 where they are not in this window."""
+        table = self.table()
+        relative = ticks - self.base[rows]
+        records = table[relative.clamp(0, max(0, table.shape[0] - 1)), rows.expand_as(relative)]
+        return torch.where(relative >= 0, records, -1)
+
+    def until(self, ticks: Tensor) -> Tensor:
+        """(ticks, rows): as `table`, but only those before each row's tick `ticks` (rows,)."""
+        table = self.table()
+        ready = torch.arange(table.shape[0], device=table.device)[:, None] + self.base < ticks
+        height = int((ticks - self.base).max()) if len(table) else 0
+        return table.masked_fill(~ready, -1)[:height]
+
+    def forget_before(self, ticks: Tensor) -> tuple[Tensor, Tensor]:
+        """Forget all records before each row's tick `ticks` (rows,): which stay (n,), and the new number of each old one, -1
+        for those forgotten."""
+        stay = (self.facts.tick >= ticks[self.facts.row]).nonzero()[:, 0]
+        renumbered = torch.full_like(self.facts.row, -1)
+        renumbered[stay] = torch.arange(len(stay), device=stay.device)
+        self.facts = Facts(*(column[stay] for column in self.facts))
+        self.base = ticks.clone()
+        return stay, renumbered
+
+    def renumber_parents(self, renumbered: Tensor) -> None:
+        """The records above have new numbers."""
+        old = self.facts.parent
+        if len(renumbered):
+            self.facts = self.facts._replace(parent=torch.where(old >= 0, renumbered[old.clamp(min=0)], -1))
+
+    def older_than(self, version: int) -> Tensor | None:
+        """(rows,): how many of each row's records, its oldest, ran before the level last moved; None where none did."""
+        old = self.facts.version < version
+        return torch.bincount(self.facts.row[old], minlength=len(self.base)) if bool(old.any()) else None

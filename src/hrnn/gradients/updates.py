@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from hrnn.arguments import each, entries, number, shown, whole
-from hrnn.gradients.gathered import accumulate, laid_out_as
+from hrnn.gradients.gathered import Gathered, accumulate, laid_out_as
 from hrnn.hierarchy import HRNN
 from hrnn.parallel import ALONE, Group
 
@@ -148,10 +148,18 @@ def check_updates(updates: Any, model: HRNN, batch: int, weight: float | None, l
         raise ValueError(f"rows of updates is {updates.rows} and the window has {batch}; give the rows of the whole batch")
 
 
+@runtime_checkable
+class Gathering(Protocol):
+    """A level's tape, as far as moving goes."""
+
+    def gradients(self) -> dict[Tensor, Tensor]:
+        """What it has gathered for the parameters of its cell."""
+
+
 class Mover:
     """When each level of one window moves; without `Updates`, never."""
 
-    def __init__(self, updates: Updates | None, levels: int, share: float, batch: int):
+    def __init__(self, updates: Updates | None, levels: int, share: float | None, batch: int):
         self.updates, self.share = updates, share
         self.group = ALONE if updates is None else updates.group
         self.rows = updates.rows if updates is not None and updates.rows is not None else batch * self.group.size
@@ -159,7 +167,7 @@ class Mover:
         self.moved_at = [0] * levels
         self.touched = [False] * levels  # has a loss reached the level since then?
 
-    def together(self, position: list[int] | None, levels: int) -> list[int] | None:
+    def agreed_phase(self, position: list[int] | None, levels: int) -> list[int] | None:
         """Where the rows of this process are in their periods, if those of all processes are there; they then move together."""
         agreed = self.group.all_equal(position is not None, *(position or [0] * levels))
         return position if agreed else None
@@ -172,16 +180,25 @@ class Mover:
         every = self.updates.every[level]
         return every is not None and self.closed[level] >= every
 
-    def move(
-        self, level: int, step: int, gradients: Callable[[], dict[Tensor, Tensor]], final: bool, waits: bool = False
-    ) -> bool:
-        """Move a level whose gradients reach up to `step`, if a process has any and none waits. Has it moved?"""
+    def move(self, level: int, step: int, tape: Gathering, gathered: Gathered, final: bool, waits: bool = False) -> bool:
+        """Move a level whose gradients, those of its tape and those `gathered` for its parameters, reach up to `step`, if a
+        process has any and none waits. Has it moved?"""
         assert self.updates is not None
+        assert self.share is not None
         waits, touched = self.group.any(waits, self.touched[level])
         if waits or not touched:
             return False
         steps = step - self.moved_at[level]
         whole = final and self.moved_at[level] == 0
         self.closed[level], self.moved_at[level], self.touched[level] = 0, step, False
-        self.updates.move(level, gradients(), None if whole else 1 / (self.share * self.rows * max(1, steps)))
+        gradients = tape.gradients()
+        for parameter, gradient in gathered.take(self.updates.parameters[level]).items():  # of the decoder, and of the loss
+            gradients[parameter] = gradient + gradients[parameter] if parameter in gradients else gradient
+        self.updates.move(level, gradients, None if whole else 1 / (self.share * self.rows * max(1, steps)))
         return True
+
+    def gather(self, tapes: Sequence[Gathering], gathered: Gathered) -> None:
+        """The window is over: what the tapes have is the window's, unless it has moved them."""
+        for tape in tapes if self.updates is None else []:
+            for parameter, gradient in tape.gradients().items():
+                gathered.add(parameter, gradient, owned=True)

@@ -1,4 +1,4 @@
-"""One window, checked: what both gradient methods are given, and what they return."""
+"""One window, checked: what gradient methods are given, and what they return."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hrnn import checks
 from hrnn.arguments import number, shown
+from hrnn.gradients.gathered import Gathered
 from hrnn.hierarchy import HRNN
 from hrnn.state import State
 from hrnn.tensors import swapped
@@ -23,7 +24,7 @@ Loss = Callable[[Tensor, Tensor], Tensor | tuple[Tensor, Mapping[str, Tensor]]]
 class Chunk:
     """A part of a window that comes in pieces; the arguments are those of `backward`, for these steps only."""
 
-    x: Tensor
+    x: Any  # a tensor
     y: Tensor | None = None
     mask: Tensor | None = None
     boundaries: Tensor | None = None
@@ -69,29 +70,34 @@ class Differentiated:
 
 
 class Window:
-    """Arguments of `backward`, checked and in the order (time, batch); iterating gives its chunks."""
+    """One window's arguments, checked and in the order (time, batch); iterating gives its chunks.
+
+    given:      the window as a whole; or, its x being an iterable of chunks, nothing else
+    in_phase:   does nothing in the first chunk let rows part? Then nothing in later ones may
+    weight, local_weight: what a target's loss, and a step's share of a local loss, is multiplied by; the latter is None for an
+                iterator without local losses
+    given_x:    the tensor that `x.grad` is wanted of, as the user gave it
+    """
 
     def __init__(
         self,
         model: HRNN,
-        x: Tensor | Iterable[Chunk],
-        y: Tensor | None,
+        given: Chunk,
         *,
         loss: Loss,
         betas: Sequence[float] | None,
         state: State | None,
-        mask: Tensor | None,
-        boundaries: Tensor | None,
-        lengths: Tensor | Sequence[int] | None,
-        reset: Tensor | None,
         weight: float | None,
         local_weight: float | None,
         generator: torch.Generator | None,
+        on_segment: Callable[[Differentiated], None] | None,
     ):
         if not isinstance(model, HRNN):
             raise TypeError(f"model is a {type(model).__name__}; give an hrnn.HRNN")
         if not callable(loss):
             raise TypeError(f"loss is a {type(loss).__name__}; give a function of (output, target)")
+        if on_segment is not None and not callable(on_segment):
+            raise TypeError(f"on_segment is {shown(on_segment)}; give a function of hrnn.gradients' Differentiated, or None")
         if torch.is_inference_mode_enabled() or any(p.is_inference() for p in model.parameters()):
             raise RuntimeError(
                 "backward was called under torch.inference_mode(), or for a model that was made under it, and nothing can be "
@@ -101,56 +107,50 @@ class Window:
             raise TypeError(f"generator is {shown(generator)}; give a torch.Generator of the CPU, or None for torch's own")
         weight = None if weight is None else number("weight", weight)
         local_weight = None if local_weight is None else number("local_weight", local_weight)
-        self.model, self.betas = model, checks.betas(model, betas)
-        self.streamed = not isinstance(x, Tensor)
+        self.model, self.betas, self.on_segment = model, checks.betas(model, betas), on_segment
+        self.streamed = not isinstance(given.x, Tensor)
         self.batch: int | None = None
-        self._steps = 0  # of the chunks so far
         self.row_steps = 0  # of all rows, in the chunks that have been handed out
+        self._steps = 0  # of the chunks so far
         self._start_over: Tensor | None = None  # rows that are reset before the first step
         self._opened = self.in_phase = False
         self._given_state = state
-        if self.streamed:
-            if type(x).__module__ == "numpy":
-                checks.tensor("x", x)
-            numbers = isinstance(x, list | tuple) and any(not isinstance(chunk, Chunk | tuple) for chunk in x[:1])
-            if not isinstance(x, Iterable) or numbers or isinstance(x, str | bytes | bytearray | Mapping):
-                raise TypeError(f"x is a {type(x).__name__}; give a tensor, or an iterable of hrnn.Chunk")
-            extra = {"y": y, "mask": mask, "boundaries": boundaries, "lengths": lengths, "reset": reset}
-            if named := [name for name, value in extra.items() if value is not None]:
-                raise ValueError(f"{named[0]} was given beside an iterator; put it into each hrnn.Chunk instead")
-            if weight is None or (local_weight is None and any(self.betas)):
-                raise ValueError(
-                    "weight and local_weight cannot be derived from an iterator; give weight=1/targets and "
-                    "local_weight=1/(steps * batch) of the whole window"
-                )
-            self._chunks: Iterator[Chunk] = iter(x)
-            first = next(self._chunks, None)
-            if first is None:
-                raise ValueError("x is an iterator without chunks; give at least one hrnn.Chunk")
-            self._first = self._checked(first)
-        else:
-            assert isinstance(x, Tensor)
-            if (weight is None) != (local_weight is None) and any(self.betas):
-                given, missing = ("weight", "local_weight") if local_weight is None else ("local_weight", "weight")
-                raise ValueError(
-                    f"{given} was given without {missing}; give both, so that betas keep their meaning, or neither"
-                )
-            self._chunks = iter(())
-            self._first = self._checked(Chunk(x, y, mask, boundaries, lengths, reset))
+        self._chunks = self._of_iterator(given, weight, local_weight) if self.streamed else iter([given])
+        if not self.streamed and (weight is None) != (local_weight is None) and any(self.betas):
+            there, missing = ("weight", "local_weight") if local_weight is None else ("local_weight", "weight")
+            raise ValueError(f"{there} was given without {missing}; give both, so that betas keep their meaning, or neither")
+        first = next(self._chunks, None)
+        if first is None:
+            raise ValueError("x is an iterator without chunks; give at least one hrnn.Chunk")
+        self._first = self._checked(first)
         rows = self._first.x.shape[1]
-        self.state = model.initial_state(rows) if state is None else state
-        checks.state(model, self.state, rows)
-        self.state = self.state.detach()
-        if self._start_over is not None:
-            self.state = model.reset(self.state, self._start_over)
+        state = model.initial_state(rows) if state is None else state
+        checks.state(model, state, rows)
+        state = state.detach()
+        self.state = state if self._start_over is None else model.reset(state, self._start_over)
         self.weight = weight if weight is not None else 1.0 / max(1, _count(self._first))
-        # One over the steps of all rows; not known of an iterator that has no local losses.
-        self.local_weight: Any = local_weight
         if local_weight is None and not self.streamed:
-            self.local_weight = 1.0 / max(1, _valid_steps(self._first))
+            local_weight = 1.0 / max(1, _valid_steps(self._first))
+        self.local_weight = local_weight
         # Drawn whatever the betas are: the generator's course does not depend on them.
         self.seed = int(torch.randint(2**63 - 1, (), generator=generator))
-        self.given_x = None if self.streamed else x if isinstance(x, Tensor) and x.requires_grad else None
+        self.given_x = given.x if isinstance(given.x, Tensor) and given.x.requires_grad else None
+
+    def _of_iterator(self, given: Chunk, weight: float | None, local_weight: float | None) -> Iterator[Any]:
+        x: Any = given.x
+        if type(x).__module__ == "numpy":
+            checks.tensor("x", x)
+        numbers = isinstance(x, list | tuple) and any(not isinstance(chunk, Chunk | tuple) for chunk in x[:1])
+        if not isinstance(x, Iterable) or numbers or isinstance(x, str | bytes | bytearray | Mapping):
+            raise TypeError(f"x is a {type(x).__name__}; give a tensor, or an iterable of hrnn.Chunk")
+        if named := [name for name, value in vars(given).items() if name != "x" and value is not None]:
+            raise ValueError(f"{named[0]} was given beside an iterator; put it into each hrnn.Chunk instead")
+        if weight is None or (local_weight is None and any(self.betas)):
+            raise ValueError(
+                "weight and local_weight cannot be derived from an iterator; give weight=1/targets and "
+                "local_weight=1/(steps * batch) of the whole window"
+            )
+        return iter(x)
 
     def __iter__(self) -> Iterator[Chunk]:
         for chunk in itertools.chain([self._first], map(self._checked, self._chunks)):
@@ -183,13 +183,7 @@ class Window:
                 "x requires grad and is computed from other tensors, which would get no gradient; give "
                 "leaf = x.detach().requires_grad_(), and go on with x.backward(leaf.grad)"
             )
-        if mask is not None:
-            if isinstance(mask, Tensor):
-                checks.tensor("mask", mask)
-            if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (steps, batch):
-                kind = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-                raise ValueError(f"mask is {kind}; expected bool of shape ({steps}, {batch}), true where there is a target")
-            mask = mask.to(model.device)
+        mask = None if mask is None else _checked_mask(mask, steps, batch).to(model.device)
         lengths = checks.lengths(chunk.lengths, steps, batch, model.device)
         checks.values(model, x, lengths, start=self._steps)
         self._steps += steps
@@ -198,31 +192,66 @@ class Window:
             mask = valid if mask is None else mask & valid
         if y is None and (mask is None or bool(mask.any())):
             raise ValueError("y is None; give targets (time, batch, ...), or a mask that is false everywhere")
-        if isinstance(y, Tensor):
-            checks.tensor("y", y)
-        if y is not None and (not isinstance(y, Tensor) or y.shape[:2] != (steps, batch)):
-            shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
-            raise ValueError(f"y is {shape}; its first dimensions must be those of x, ({steps}, {batch})")
-        start = self._given_state is None and not self._opened
-        at_start, later = checks.resets(model, reset, steps, batch, lengths, start)
-        if self._opened:
-            if self.in_phase and (lengths is not None or at_start is not None or later is not None):
-                raise ValueError(
-                    "a later chunk of the window has lengths or reset and the first has not; give the first chunk a reset "
-                    "too, all false, so that rows may part"
-                )
-            if at_start is not None:
-                later = torch.cat([at_start[None], (_nowhere(x) if later is None else later)[1:]])
-        else:
-            self._start_over = at_start
-            self.in_phase = later is None and lengths is None and (not self.streamed or chunk.lengths is chunk.reset is None)
-            self._opened = True
+        if y is not None:
+            _check_targets(y, steps, batch)
+        later = self._resets(x, reset, lengths, parts=chunk.lengths is not None or chunk.reset is not None)
         return Chunk(x, y, mask, checks.boundaries(model, boundaries, steps, batch), lengths, later)
 
+    def _resets(self, x: Tensor, reset: Tensor | None, lengths: Tensor | None, parts: bool) -> Tensor | None:
+        """Where sequences start in a chunk (time, batch), but for those that start with the window's first step: these are
+        reset in the state. `parts`: the user has given something that may let rows part, if only later."""
+        steps, batch = x.shape[:2]
+        start = self._given_state is None and not self._opened
+        at_start, later = checks.resets(self.model, reset, steps, batch, lengths, start)
+        if not self._opened:
+            self._start_over, self._opened = at_start, True
+            self.in_phase = later is None and lengths is None and not (self.streamed and parts)
+        elif self.in_phase and (lengths is not None or at_start is not None or later is not None):
+            raise ValueError(
+                "a later chunk of the window has lengths or reset and the first has not; give the first chunk a reset "
+                "too, all false, so that rows may part"
+            )
+        elif at_start is not None:
+            nowhere = torch.zeros(steps, batch, dtype=torch.bool, device=x.device)
+            later = torch.cat([at_start[None], (nowhere if later is None else later)[1:]])
+        return later
 
-def _nowhere(x: Tensor) -> Tensor:
-    """(time, batch) booleans, all false."""
-    return torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+
+class InputGradient:
+    """The gradient of x, where the user wants it: filled in as steps are differentiated."""
+
+    def __init__(self, window: Window):
+        self.given, self.batch_first = window.given_x, window.model.batch_first
+        self.total: Tensor | None = None  # (time, batch, input_size)
+        if self.given is not None:
+            x = self.given.transpose(0, 1) if self.batch_first else self.given
+            self.total = torch.zeros_like(x, memory_format=torch.contiguous_format)
+
+    def steps(self, start: int, stop: int) -> Tensor | None:
+        """A view of some steps; None where nobody wants it."""
+        return None if self.total is None else self.total[start:stop]
+
+    def gather(self, gathered: Gathered) -> None:
+        """The window is over."""
+        if self.given is not None and self.total is not None:
+            gathered.add(self.given, self.total.transpose(0, 1) if self.batch_first else self.total)
+
+
+def _checked_mask(mask: Any, steps: int, batch: int) -> Tensor:
+    if isinstance(mask, Tensor):
+        checks.tensor("mask", mask)
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != (steps, batch):
+        kind = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask is {kind}; expected bool of shape ({steps}, {batch}), true where there is a target")
+    return mask
+
+
+def _check_targets(y: Any, steps: int, batch: int) -> None:
+    if isinstance(y, Tensor):
+        checks.tensor("y", y)
+    if not isinstance(y, Tensor) or y.shape[:2] != (steps, batch):
+        shape = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+        raise ValueError(f"y is {shape}; its first dimensions must be those of x, ({steps}, {batch})")
 
 
 def _count(chunk: Chunk) -> int:

@@ -10,8 +10,10 @@ from torch.func import functional_call
 
 from hrnn.cells import Cell, CellState
 from hrnn.gradients.gathered import muted
-from hrnn.gradients.logs import Log
+from hrnn.gradients.record_tape import RecordTape
 from hrnn.precision import summed_in
+from hrnn.segments import Ticks
+from hrnn.state import State
 
 
 @dataclass
@@ -26,11 +28,11 @@ class _Tick:
     values: dict[str, Tensor]  # the parameters that it ran with
 
 
-class UserLog(Log):
-    """The ticks of a user's cell: each has a graph of its own."""
+class UserTape(RecordTape):
+    """The ticks of a user's cell: each has a graph of its own, with the weights that it ran with."""
 
-    def __init__(self, cell: Cell, state: CellState, wants_inputs: bool, moves: bool):
-        super().__init__(cell, state)
+    def __init__(self, level: int, cell: Cell, state: State, wants_inputs: bool, moves: bool):
+        super().__init__(level, cell, state)
         self.cell, self.wants_inputs, self.moves = cell, wants_inputs, moves
         self.parameters = {name: p for name, p in cell.named_parameters() if p.requires_grad}
         self.values = self._copied()
@@ -44,51 +46,39 @@ class UserLog(Log):
         return {name: p.detach().clone().requires_grad_() for name, p in self.parameters.items()}
 
     def enter(self, inputs: Tensor) -> None:
-        """As in `BuiltinLog`."""
         self.inputs[self.count : self.count + inputs.shape[0]] = inputs
 
-    def tick(
-        self,
-        rows: Tensor | None,
-        inputs: Tensor | None,
-        keep: Tensor | None,
-        where: Tensor | None,
-        context: Tensor | None,
-    ) -> Tensor:
-        """As in `BuiltinLog`."""
-        batch = self.state[0].shape[0]
-        which = torch.arange(batch, device=self.hidden.device) if rows is None else rows
-        at = slice(self.count, self.count + len(which))
+    def run(self, inputs: Tensor | None, ticks: Ticks) -> Tensor:
+        rows = torch.arange(len(self.row), device=self.row.device) if ticks.rows is None else ticks.rows
+        at = slice(self.count, self.count + len(rows))
         if inputs is not None:
-            self.inputs[at] = inputs
+            self.inputs[at] = inputs[0]
+        starts, context = self._started()
+        first = where = None
+        if starts is not None:
+            where = starts.where
+            first = (rows >= 0 if starts.mask is None else starts.mask)[:, None]
         with torch.enable_grad():
-            leaves = tuple(part[which].detach().requires_grad_(part.is_floating_point()) for part in self.state)
+            leaves = tuple(part[rows].detach().requires_grad_(part.is_floating_point()) for part in self.state)
             given = self.inputs[at].clone()
             if self.wants_inputs:
                 given.requires_grad_()
-            sent = None if context is None else context.clone().requires_grad_()  # the log is written on
-            arguments = (given, leaves, None if keep is None else keep == 0, where, sent)
+            sent = None if context is None else context.clone().requires_grad_()  # the tape is written on
+            arguments = (given, leaves, first, where, sent)
             after = functional_call(self.cell, self.values, arguments) if self.moves else self.cell(*arguments)
         for part, new in zip(self.state, after, strict=True):
-            part[which] = new.detach()
-        self.hidden[at] = after[0].detach()
-        self.d_hidden[at] = 0
-        records = torch.arange(at.start, at.stop, device=self.hidden.device)
-        self.ticks.append(_Tick(records, which, leaves, given, sent, where, after, self.values))
+            part[rows] = new.detach()
+        self.output[at] = after[0].detach()
+        self.d_output[at] = 0
+        records = torch.arange(at.start, at.stop, device=rows.device)
+        self.ticks.append(_Tick(records, rows, leaves, given, sent, where, after, self.values))
         self.count = at.stop
-        return self.hidden[at]
+        return self.output[None, at]
 
-    def sweep(
-        self,
-        order: Tensor,
-        first: Tensor,
-        parent: Tensor,
-        above: Log | None,
-        d_inputs: Tensor | None,
-        older: Tensor | None,
-    ) -> None:
-        """As in `BuiltinLog`, but in the order of time, last tick first. A tick's graph has the weights that it ran with."""
-        now = torch.zeros(self.count, dtype=torch.bool, device=self.hidden.device)
+    def sweep(self, order: Tensor, above: RecordTape | None, d_inputs: Tensor | None) -> None:
+        """In the order of time, last tick first."""
+        parent = self.records.facts.parent
+        now = torch.zeros(self.count, dtype=torch.bool, device=self.row.device)
         now[order[order >= 0]] = True
         carry = tuple(torch.zeros_like(part) for part in self.state)
         for tick in reversed(self.ticks):
@@ -96,7 +86,7 @@ class UserLog(Log):
             if not bool(active.any()):
                 continue
             upstream = [part[tick.rows] for part in carry]
-            upstream[0] = upstream[0] + self.d_hidden[tick.records.clamp(min=0)]
+            upstream[0] = upstream[0] + self.d_output[tick.records.clamp(min=0)]
             upstream = [g.masked_fill(~active.view(-1, *[1] * (g.dim() - 1)), 0.0) for g in upstream]
             outputs = [(out, g) for out, g in zip(tick.after, upstream, strict=True) if out.requires_grad]
             wanted = [*(leaf for leaf in tick.state if leaf.requires_grad), *tick.values.values()]
@@ -127,20 +117,18 @@ class UserLog(Log):
             if d_context is not None and above is not None:
                 at = torch.arange(len(tick.rows), device=active.device) if tick.context_at is None else tick.context_at
                 at_now = active[at]
-                above.d_hidden.index_add_(0, parent[tick.records[at[at_now]]], d_context[at_now])
+                above.d_output.index_add_(0, parent[tick.records[at[at_now]]], d_context[at_now])
 
-    def keep(self, records: Tensor) -> None:
-        renumbered = torch.full((self.count + 1,), -1, device=records.device)
-        renumbered[records] = torch.arange(len(records), device=records.device)
-        super().keep(records)
+    def forget_before(self, ticks: Tensor) -> Tensor:
+        renumbered = super().forget_before(ticks)
         for tick in self.ticks:
-            tick.records = renumbered[tick.records]  # -1 picks the last, which is -1
+            tick.records = torch.where(tick.records >= 0, renumbered[tick.records], -1)
         self.ticks = [tick for tick in self.ticks if bool((tick.records >= 0).any())]
+        return renumbered
 
     def gradients(self) -> dict[Tensor, Tensor]:
         return dict(self.sums)
 
     def moved(self) -> None:
-        """As in `BuiltinLog`."""
         self.values, self.sums = self._copied(), {}
         self.version += 1
