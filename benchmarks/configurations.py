@@ -42,6 +42,7 @@ CONFIGURATIONS = {
     "characters-1000": Configuration(128, (256, 512), (), 1000, 100, text=True),
 }
 OWN = ("full", "restricted", "locked Adam", "unlocked Adam")  # the last two with fused Adam: once a window, after every segment
+INFERENCE = ("forward", "step")  # without gradients: a whole window, and the first steps of a stream
 METHODS = ("floor", "nn.LSTM", "naive", "checkpoint", *OWN)
 
 
@@ -92,6 +93,8 @@ def own(name: str, method: str, window: int | None = None) -> Callable[[], objec
     else:
         x = torch.randint(3, (window, c.batch)) if c.tokens else torch.randn(window, c.batch, c.inputs)
         y = torch.randint(3, (window, c.batch))
+    if method in INFERENCE:
+        return partial(_infer, model, x, boundaries, method == "step")
     gradient = hrnn.Full() if method == "full" else hrnn.Restricted()
     parameters = [*model.parameters(), *head.parameters()]
     adam = partial(torch.optim.Adam, fused=True)
@@ -111,10 +114,20 @@ def own(name: str, method: str, window: int | None = None) -> Callable[[], objec
     return run
 
 
+@torch.no_grad()
+def _infer(model: hrnn.HRNN, x: torch.Tensor, boundaries: torch.Tensor | None, step_by_step: bool) -> None:
+    if not step_by_step:
+        model(x, boundaries=None if boundaries is None else boundaries[: len(x)])
+        return
+    state = None
+    for step in range(min(50, len(x))):
+        _, state = model.step(x[step], state, None if boundaries is None else boundaries[step])
+
+
 def runner(name: str, method: str, window: int | None = None) -> Callable[[], object]:
     """A function that runs one window of a configuration with a method."""
     c = CONFIGURATIONS[name]
-    if method in OWN:
+    if method in OWN + INFERENCE:
         return own(name, method, window)
     rival = {"floor": rivals.floor, "nn.LSTM": rivals.flat, "naive": rivals.naive, "checkpoint": rivals.checkpointed}[method]
     return rival(c.inputs, c.sizes, c.periods, window or c.window, c.batch)

@@ -49,13 +49,12 @@ def walk(
         ticking = min(moment.ticking, len(levels) - 1)
         for i in range(moment.ticking):  # from the bottom up: what ends here is over before anybody ticks
             levels[i].end(moment)
-        above, hidden = context, None
+        hidden = None
         for i in range(ticking, -1, -1):
             ticks = moment.ticks(i)
             if ticks.starts is not None:
-                levels[i].start(ticks.starts, above)
+                levels[i].start(ticks.starts, context if hidden is None else hidden[-1])
             hidden = levels[i].run(_inputs(levels, i, moment, ticks, x), ticks)
-            above = hidden[-1]
         yield moment, hidden
 
 

@@ -65,12 +65,20 @@ class BlockTape(Level):
     @property
     def state(self) -> CellState:
         """The level's state now: a view of the buffers."""
-        block, slot = divmod(self.stop - 1, self.slots) if self.stop else (0, -1)
-        return self.blocks[block].state(slot + 1)
+        block, slot = self._now()
+        return self.blocks[block].state(slot)
 
     @property
     def hidden(self) -> Tensor:
-        return self.state[0]
+        block, slot = self._now()
+        return self.blocks[block].states[0][slot]
+
+    def _now(self) -> tuple[int, int]:
+        """The block of the last tick, and the slot behind it."""
+        if not self.stop:
+            return 0, 0
+        block, slot = divmod(self.stop - 1, self.slots)
+        return block, slot + 1
 
     def start(self, starts: Starts, context: Tensor | None) -> None:
         self.begin = self.stop = 0
