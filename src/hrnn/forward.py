@@ -80,12 +80,13 @@ class AutogradLevel(Level):
         return outputs[0][None] if len(outputs) == 1 else torch.stack(outputs)
 
     def _tick(self, x: Tensor, state: CellState, starts: Starts | None, context: Tensor | None) -> CellState:
-        if starts is None:
-            return self._wide(x, state, None, None, None)
-        if starts.mask is None and isinstance(self.cell, BuiltinCell):
-            return self._wide(x, self.cell.initial_state(x.shape[0]), None, None, context)
-        mask = x.new_ones(x.shape[0], dtype=torch.bool) if starts.mask is None else starts.mask
-        return self._wide(x, state, mask[:, None], starts.where, context)
+        mask = where = None
+        if starts is not None and starts.mask is None and isinstance(self.cell, BuiltinCell):
+            state = self.cell.initial_state(x.shape[0])
+        elif starts is not None:
+            mask, where = x.new_ones(x.shape[0], dtype=torch.bool) if starts.mask is None else starts.mask, starts.where
+        after: CellState = self._wide(x, state, None if mask is None else mask[:, None], where, context)
+        return after
 
     def _remember(self, inputs: Tensor, ticks: Ticks) -> None:
         assert self.history is not None

@@ -101,7 +101,7 @@ class Rounds:
                 f"lengths let row {int(again.nonzero()[0])} go on in a chunk after the one that it ended in, when levels may "
                 f"have moved; let it go on in the next window"
             )
-        return lengths < steps
+        return torch.lt(lengths, steps)
 
     def _parts(
         self, chunk: Chunk, phase: InPhase | None, behind: Tensor | None, past: Tensor | None
