@@ -190,6 +190,8 @@ def test_mr_hrnn_needs_fixed_periods(capsys, tmp_path):
         ("class Parity: pass", "is not a subclass of hrnn.tasks.Task"),
         (OWN_TASK.replace("def batch", "def butch"), "does not say batch"),
         (OWN_TASK.replace("@dataclass(frozen=True)", ""), "is not a dataclass"),
+        (OWN_TASK.replace("    metrics =", "    metric ="), "does not say metrics"),
+        (OWN_TASK.replace('Metric("accuracy", higher_is_better=True)', '"accuracy"'), "the task's metrics are ('accuracy',)"),
     ],
 )
 def test_a_users_task_that_cannot_be_read(capsys, tmp_path, monkeypatch, module, expected):
@@ -198,6 +200,15 @@ def test_a_users_task_that_cannot_be_read(capsys, tmp_path, monkeypatch, module,
     (tmp_path / f"{name}.py").write_text(module)
     assert expected in complaint(capsys, "train", "--task", f"{name}:Parity", *TINY, "--updates", 1)
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_score_that_the_task_does_not_report(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "misnamed_score.py").write_text(OWN_TASK.replace('Metric("accuracy"', 'Metric("acuracy"'))
+    options = ("--task", "misnamed_score:Parity", *TINY, "--updates", 1, "--validate-every", 1)
+    assert "the task's score is acuracy, and it reports loss, accuracy; name one of these" in complaint(
+        capsys, "train", *options
+    )
 
 
 def test_a_users_task_by_a_wrong_name(capsys):

@@ -263,7 +263,7 @@ def test_a_boundary_that_is_nowhere_is_said(tmp_path, boundary, said):
     [
         ("", {}, "is empty"),
         ("short", {}, "fewer than one window of 10 for each of 4 rows"),
-        ("word " * 100, {"boundaries": ("(",)}, "no regular expression"),
+        ("word " * 100, {"boundaries": ("(",)}, "not a regular expression"),
         ("word " * 100, {"held_out": 0.5}, "--held-out is 0.5"),
         ("word " * 100, {"reach": 0}, "--reach is 0"),
         ("word " * 100, {"data": ()}, "no text to train on"),

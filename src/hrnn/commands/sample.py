@@ -54,10 +54,10 @@ def main(arguments: Sequence[str]) -> int:
     as_bytes = getattr(trained.config.task, "symbols", "") == "bytes"
     prompt = options.prompt.encode(errors="surrogateescape").decode("latin-1") if as_bytes else options.prompt
     written = sample(trained, prompt, options.length, options.temperature, options.seed)
-    if as_bytes:  # a character may be several bytes, which come one by one
+    if as_bytes:  # a character may be several bytes, which come byte by byte
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         written = itertools.chain(
-            (decoder.decode(one.encode("latin-1")) for one in written), iter(lambda: decoder.decode(b"", True), "")
+            (decoder.decode(byte.encode("latin-1")) for byte in written), iter(lambda: decoder.decode(b"", True), "")
         )
     if options.json:
         print(json.dumps({"run": str(options.run), "prompt": options.prompt, "text": "".join(written)}))

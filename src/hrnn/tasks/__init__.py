@@ -59,14 +59,14 @@ def task_named(name: str) -> type[Task]:
         return TASKS[name]
     if ":" not in name:
         raise UserError(f"no task is called {name!r}; there are {', '.join(TASKS)}, and your own as --task module:Name")
-    found = load_object(name, "--task")
-    if not (isinstance(found, type) and issubclass(found, Task)):
+    kind = load_object(name, "--task")
+    if not (isinstance(kind, type) and issubclass(kind, Task)):
         raise UserError(f"--task {name} is not a subclass of hrnn.tasks.Task; docs/own_task.md shows one")
-    if not dataclasses.is_dataclass(found):
+    if not dataclasses.is_dataclass(kind):
         raise UserError(f"--task {name} is not a dataclass; write @dataclass(frozen=True) above the class")
-    if missing := sorted(found.__abstractmethods__):
+    if missing := sorted(kind.__abstractmethods__):
         raise UserError(f"--task {name} does not say {', '.join(missing)}; docs/own_task.md shows how")
-    return found
+    return kind
 
 
 def name_of(task: Task) -> str:

@@ -65,7 +65,7 @@ def _by_rules(characters: Characters, first: int, last: int, rules: Rules) -> It
     tables = [(None if before is None else of(before), of(end)) for before, end in rules]
     carried = [False] * len(tables)  # whether the last character of the block before is one of the first pattern
     for block in characters.blocks(first, last):
-        found = np.zeros(len(block), bool)
+        starts = np.zeros(len(block), bool)
         for i, (before, end) in enumerate(tables):
             ends = np.take(end, block, mode="clip")  # which is faster than to raise
             if before is not None:
@@ -73,27 +73,27 @@ def _by_rules(characters: Characters, first: int, last: int, rules: Rules) -> It
                 ends[1:] &= befores[:-1]
                 ends[0] &= carried[i]
                 carried[i] = bool(befores[-1])
-            found |= ends
-        yield found
+            starts |= ends
+        yield starts
 
 
 def _by_text(text: str, pattern: re.Pattern[str]) -> Iterator[NDArray[np.bool_]]:
-    found = np.zeros(len(text) + 1, bool)
+    starts = np.zeros(len(text) + 1, bool)
     ends = (match.end() for match in pattern.finditer(text))
     while (some := np.fromiter(itertools.islice(ends, BLOCK), np.int64)).size:
-        found[some] = True
-    yield found
+        starts[some] = True
+    yield starts
 
 
 def packed(blocks: Iterator[NDArray[np.bool_]]) -> Bits:
     """Bits from blocks of any length."""
-    found, waiting = list[Bits](), np.zeros(0, bool)
+    parts, waiting = list[Bits](), np.zeros(0, bool)
     for block in blocks:
         block = np.concatenate([waiting, block]) if waiting.size else block
         whole = len(block) // 8 * 8
-        found.append(np.packbits(block[:whole], bitorder="little"))
+        parts.append(np.packbits(block[:whole], bitorder="little"))
         waiting = block[whole:]
-    return np.concatenate([*found, np.packbits(waiting, bitorder="little")])
+    return np.concatenate([*parts, np.packbits(waiting, bitorder="little")])
 
 
 def at(bits: Bits, places: NDArray[np.int64]) -> NDArray[np.bool_]:

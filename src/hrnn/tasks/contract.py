@@ -195,13 +195,13 @@ class Task(ABC):
         By default, for every part: each file that an option names, and the files directly in each folder that one names.
         """
         named: list[Path] = []
-        for one in dataclasses.fields(self):  # type: ignore[arg-type]  # every task is a dataclass
-            value = getattr(self, one.name)
+        for option in dataclasses.fields(self):  # type: ignore[arg-type]  # every task is a dataclass
+            value = getattr(self, option.name)
             named += [path for path in (value if isinstance(value, tuple | list) else [value]) if isinstance(path, Path)]
-        found = [path for path in named if path.is_file()]
+        files = [path for path in named if path.is_file()]
         for folder in (path for path in named if path.is_dir()):
-            found += sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-        return tuple(found)
+            files += sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        return tuple(files)
 
     def with_test_data(self, path: Path) -> Self:
         """The same task, its test on other data."""

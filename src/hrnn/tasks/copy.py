@@ -286,11 +286,11 @@ class Curriculum(Course):
         return asdict(self.stage)
 
     def load_state(self, state: dict[str, Any]) -> None:
-        found = Stage(**state)
-        counts = (found.length, found.step, found.updates, found.tests, found.longest, found.solved_at)
-        if not all(type(count) is int and count >= 0 for count in counts) or found.finished not in (None, "solved", "patience"):
+        stage = Stage(**state)
+        counts = (stage.length, stage.step, stage.updates, stage.tests, stage.longest, stage.solved_at)
+        if not all(type(count) is int and count >= 0 for count in counts) or stage.finished not in (None, "solved", "patience"):
             raise ValueError(f"the curriculum is at {state}")
-        self.stage = found
+        self.stage = stage
 
 
 def losses_by_position(scored: Iterator[Iterator[torch.Tensor]]) -> Losses:

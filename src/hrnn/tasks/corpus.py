@@ -71,10 +71,10 @@ class Characters:
 
     def counts(self, first: int, last: int) -> NDArray[np.int64]:
         """How often each kind occurs among characters first..last-1."""
-        found = np.zeros(len(self.kinds), np.int64)
+        counts = np.zeros(len(self.kinds), np.int64)
         for block in self.blocks(first, last):
-            found += np.bincount(block, minlength=len(found))
-        return found
+            counts += np.bincount(block, minlength=len(counts))
+        return counts
 
     def text(self, first: int, last: int) -> str:
         """Characters first..last-1 as a str, which takes 1 to 4 bytes for each."""
@@ -82,46 +82,46 @@ class Characters:
 
     def become(self, table: Codes) -> Codes:
         """All characters with every kind replaced by what the table has for it; afterwards these are gone."""
-        found, begin = np.empty(self.length, table.dtype), 0
+        codes, begin = np.empty(self.length, table.dtype), 0
         while self._pieces:  # whose memory is given back while that of the result is filled
             piece = self._pieces.pop(0)
             end = min(begin + len(piece), self.length)
             for at in range(begin, end, BLOCK):
                 block = piece[at - begin : min(at + BLOCK, end) - begin]
-                np.take(table, block, out=found[at : at + len(block)], mode="clip")  # which is faster than to raise
+                np.take(table, block, out=codes[at : at + len(block)], mode="clip")  # which is faster than to raise
             begin = end
-        return found
+        return codes
 
 
 def read_characters(paths: Iterable[Path], symbols: str) -> Characters:
     """The files one after the other; symbols: "bytes" or "characters"."""
-    found = Characters(symbols)
+    characters = Characters(symbols)
     for path in paths:
         if not path.is_file():
             raise UserError(f"{path} does not exist or is not a file; name text files with --data")
-        before = found.length
+        before = characters.length
         with unpacked(path) as file:
             blocks = iter(lambda: file.read(BLOCK), b"")
-            _read_bytes(blocks, found) if symbols == "bytes" else _read_utf8(blocks, found, path)
-        if found.length == before:
+            _read_bytes(blocks, characters) if symbols == "bytes" else _read_utf8(blocks, characters, path)
+        if characters.length == before:
             raise UserError(f"{path} is empty")
-    return found
+    return characters
 
 
-def _read_bytes(blocks: Iterable[bytes], found: Characters) -> None:
+def _read_bytes(blocks: Iterable[bytes], characters: Characters) -> None:
     for block in blocks:
-        found.add_numbers(np.frombuffer(block, np.uint8))
+        characters.add_numbers(np.frombuffer(block, np.uint8))
 
 
-def _read_utf8(blocks: Iterable[bytes], found: Characters, path: Path) -> None:
+def _read_utf8(blocks: Iterable[bytes], characters: Characters, path: Path) -> None:
     decoder, read = codecs.getincrementaldecoder("utf-8")(), 0
     for block in itertools.chain(blocks, [b""]):  # the end may come in the middle of a character
         waiting = len(decoder.getstate()[0])  # bytes of a character that the block before began
         if block.isascii() and not waiting:
-            found.add_numbers(np.frombuffer(block, np.uint8))
+            characters.add_numbers(np.frombuffer(block, np.uint8))
         else:
             try:
-                found.add(decoder.decode(block, final=not block))
+                characters.add(decoder.decode(block, final=not block))
             except UnicodeDecodeError as error:
                 raise UserError(f"{path} is not UTF-8 (byte {read - waiting + error.start}); use --symbols bytes") from None
         read += len(block)
@@ -129,7 +129,7 @@ def _read_utf8(blocks: Iterable[bytes], found: Characters, path: Path) -> None:
 
 def penn_treebank(folder: Path) -> dict[str, Path]:
     """The three files of a folder, plain or gzip."""
-    found = {}
+    files = {}
     for part, name in PENN_TREEBANK.items():
         candidates = [folder / name, folder / f"{name}.gz"]
         existing = [path for path in candidates if path.is_file()]
@@ -137,8 +137,8 @@ def penn_treebank(folder: Path) -> dict[str, Path]:
             raise UserError(
                 f"{folder} does not hold {name} or {name}.gz; --data takes text files, or the folder of Penn TreeBank's"
             )
-        found[part] = existing[0]
-    return found
+        files[part] = existing[0]
+    return files
 
 
 def vocabulary_of(kinds: NDArray[np.uint32], counts: NDArray[np.int64]) -> str:

@@ -73,12 +73,12 @@ class Corpus:
 
 def spans(characters: int, shares: dict[str, float]) -> dict[str, tuple[int, int]]:
     """Where each part begins and ends; the shares are cut off the end."""
-    found, last = dict[str, tuple[int, int]](), characters
+    spans_of, last = dict[str, tuple[int, int]](), characters
     for part, share in reversed(shares.items()):
-        first = 0 if len(found) == len(shares) - 1 else last - int(characters * share)
-        found[part] = first, last
+        first = 0 if len(spans_of) == len(shares) - 1 else last - int(characters * share)
+        spans_of[part] = first, last
         last = first
-    return found
+    return spans_of
 
 
 def coded(

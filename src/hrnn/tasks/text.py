@@ -72,26 +72,26 @@ class Text(Task):
     def resolved(self) -> Text:
         task = fitted(self)
         task.check()
-        found = replace(
+        task = replace(
             task,
             data=tuple(path.expanduser().absolute() for path in task.data),
             validation=task.validation and task.validation.expanduser().absolute(),
             test=task.test and task.test.expanduser().absolute(),
         )
-        folders = [path for path in found.data if path.is_dir()]
+        folders = [path for path in task.data if path.is_dir()]
         if folders:
-            if len(found.data) > 1 or found.validation or found.test:
+            if len(task.data) > 1 or task.validation or task.test:
                 raise UserError(f"{folders[0]} is a folder, which brings its own parts; give it alone, or name files")
             parts = penn_treebank(folders[0])
-            found = replace(found, data=(parts["training"],), validation=parts["validation"], test=parts["test"])
-        if found.vocabulary:
-            return found
-        if found.symbols == "bytes":
-            found = replace(found, vocabulary=EVERY_BYTE, unknown=False)
-        corpus = found._read(found.data, found._shares())
-        found = replace(found, vocabulary=corpus.vocabulary)
-        found._memory[None] = corpus
-        return found
+            task = replace(task, data=(parts["training"],), validation=parts["validation"], test=parts["test"])
+        if task.vocabulary:
+            return task
+        if task.symbols == "bytes":
+            task = replace(task, vocabulary=EVERY_BYTE, unknown=False)
+        corpus = task._read(task.data, task._shares())
+        task = replace(task, vocabulary=corpus.vocabulary)
+        task._memory[None] = corpus
+        return task
 
     def _part(self, part: str) -> Part:
         """The text of a part; only the files that it comes from are read, once."""
@@ -115,7 +115,7 @@ class Text(Task):
     def _read(self, paths: Sequence[Path], shares: dict[str, float]) -> Corpus:
         """Files, or the same that another run of this process has read."""
         try:
-            seen = [(path, found.st_ino, found.st_size, found.st_mtime_ns) for path in paths for found in [path.stat()]]
+            seen = [(path, now.st_ino, now.st_size, now.st_mtime_ns) for path in paths for now in [path.stat()]]
         except OSError:
             seen = []  # which reading it will name
         key = (tuple(seen), tuple(shares.items()), self.symbols, self.boundaries, self.vocabulary)

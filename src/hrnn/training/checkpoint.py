@@ -130,13 +130,13 @@ class CheckpointFolder:
     def get(self, update: int) -> Checkpoint:
         """That of an update of this run."""
         path = self.path(update)
-        found = read(path)
-        _check_facts(found.facts, path)
-        if self.run is not None and found.facts["run"] != self.run:
-            self._refuse(path, found.facts)
-        if (inside := found.facts["position"]["updates"]) != update:
+        checkpoint = read(path)
+        _check_facts(checkpoint.facts, path)
+        if self.run is not None and checkpoint.facts["run"] != self.run:
+            self._refuse(path, checkpoint.facts)
+        if (inside := checkpoint.facts["position"]["updates"]) != update:
             raise UserError(f"{path} holds the checkpoint of update {inside}; give it its own name again, or remove it")
-        return found
+        return checkpoint
 
     def _refuse(self, path: Path, facts: dict[str, Any]) -> None:
         """Refuse a checkpoint of another run, and say what tells them apart."""
@@ -154,9 +154,9 @@ class CheckpointFolder:
         make_folder(self.folder, parents=False)
         write(self.path(update), checkpoint)
         self._pins[update] = set(checkpoint.facts["pins"])
-        pinned = {one: found for one in reversed(self.updates()) if (found := self._pinned_by(one)) is not None}
+        pinned = {at: pins for at in reversed(self.updates()) if (pins := self._pinned_by(at)) is not None}
         last = list(pinned)[: self.kept]
-        needed = set(last).union(*(pinned[one] for one in last))
+        needed = set(last).union(*(pinned[at] for at in last))
         for old in pinned:
             if old not in needed:
                 self.path(old).unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from hrnn.errors import UserError, shortened
 from hrnn.limits import LEVELS, Limit, above, at_least, built, fitted, option
+from hrnn.metrics import Metric
 from hrnn.parallel import ALONE, Group
 from hrnn.tasks import Reading, Task, name_of, task_named
 
@@ -213,6 +214,10 @@ def checked(config: Config[TaskT]) -> Config[TaskT]:
     config = fitted(config)
     if not isinstance(config.task, Task):
         raise UserError(f"the task is {shortened(config.task)}; give one of hrnn.tasks, or your own subclass of its Task")
+    if not config.task.metrics or not all(isinstance(metric, Metric) for metric in config.task.metrics):
+        raise UserError(
+            f"the task's metrics are {shortened(config.task.metrics)}; give some hrnn.tasks.Metric, the score first"
+        )
     config.task.check()
     model, learning, budget = config.model, config.learning, config.budget
     sizes, periods, betas = config.hidden_sizes, config.periods, config.betas

@@ -151,10 +151,10 @@ def is_locked(folder: Path) -> bool:
 
 def flat(entries: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested entries by their path, such as "task.data"."""
-    found: dict[str, Any] = {}
+    by_path: dict[str, Any] = {}
     for name, value in entries.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return found
+        by_path |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return by_path
 
 
 def in_words(
@@ -183,6 +183,6 @@ def edited_paths(before: dict[str, Any], after: dict[str, Any], data: dict[str, 
 
     def names_data(value: Any) -> bool:
         several = value if isinstance(value, list) else [value]
-        return bool(several) and all(isinstance(one, str) and Path(one).absolute() in places for one in several)
+        return bool(several) and all(isinstance(path, str) and Path(path).absolute() in places for path in several)
 
     return [f"task.{name}" for name, value in before.items() if name in after and name != "name" and names_data(value)]

@@ -89,7 +89,7 @@ class Difference:
 
 def compare_data(recorded: dict[str, Fingerprint], task: Task, parts: Sequence[str] | None = None) -> Difference:
     """Hold what the task would read for these parts against what was recorded; by default for all."""
-    now, found = files_of(task), Difference()
+    now, difference = files_of(task), Difference()
     before = {Path(path): path for path in recorded}
     if len(now) == len(before) and set(now) != set(before):  # a user has moved them: the order tells which is which
         before = dict(zip(now, recorded, strict=True))
@@ -98,11 +98,11 @@ def compare_data(recorded: dict[str, Fingerprint], task: Task, parts: Sequence[s
         if path in now and path not in chosen:
             continue
         if (words := _difference(path, recorded[name])) is not None:
-            found.changed.append(f"{path} {words}")
+            difference.changed.append(f"{path} {words}")
         elif str(path) != name:
-            found.moved[name] = str(path)
-    found.changed.extend(f"{path} is new" for path in now if path in chosen and path not in before)
-    return found
+            difference.moved[name] = str(path)
+    difference.changed.extend(f"{path} is new" for path in now if path in chosen and path not in before)
+    return difference
 
 
 def _difference(path: Path, recorded: Fingerprint) -> str | None:

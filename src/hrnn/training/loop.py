@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import hrnn.training.folder as folders
-from hrnn.errors import DivergedError
+from hrnn.errors import DivergedError, UserError
 from hrnn.gradients import Result
 from hrnn.parallel import ALONE, Group
 from hrnn.state import State
@@ -241,7 +241,8 @@ def validate(run: Run) -> bool:
     if "validation" not in run.task.parts():
         return False
     report, position = evaluated(run, "validation"), run.position
-    value = report[run.task.score.name]
+    if (value := report.get(run.task.score.name)) is None:
+        raise UserError(f"the task's score is {run.task.score.name}, and it reports {', '.join(report)}; name one of these")
     better = position.best is None or run.task.score.better(value, position.best)
     if better:
         position.best, position.best_at, position.without_gain = value, position.updates, 0

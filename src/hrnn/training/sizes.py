@@ -40,19 +40,19 @@ def bytes_needed(config: Config[Any], group: Group = ALONE, *, learning: bool = 
     moments, restricted = MOMENTS.get(config.learning.optimizer, 2), config.model.restricted
     # Weights, gradients (restricted ones are gathered apart), moments, and a checkpoint of weights and moments.
     copies = 1 + 1 + restricted + moments + 1 + moments if learning else 1
-    found = {"weights": FLOAT * copies * weights(config), "batches": 0, "windows": 0}
+    needs = {"weights": FLOAT * copies * weights(config), "batches": 0, "windows": 0}
     read = reading(config, unrolled(config), group)
     steps, inputs, rows = config.task.steps_of_batch(read), config.task.inputs, len(read.rows)
     state = FLOAT * rows * (sum(config.hidden_sizes) + history(config))
     if steps is None:
-        return {**found, "windows": state}
+        return {**needs, "windows": state}
     place = FLOAT * inputs if isinstance(inputs, int) else 2 * TOKEN
-    found["batches"] = steps * rows * place
+    needs["batches"] = steps * rows * place
     window = min(steps, read.window)
     # The output of the lowest level for all steps, or, where gradients are taken, what every level keeps of its ticks.
     kept = window * config.hidden_sizes[0] if not learning else ticks_kept(config, window)
-    found["windows"] = FLOAT * rows * kept + state
-    return found
+    needs["windows"] = FLOAT * rows * kept + state
+    return needs
 
 
 def history(config: Config[Any]) -> int:

@@ -51,13 +51,13 @@ def load_trusting(folder: Path, which: str, trust: Trust) -> Trained:
     stored = folders.read_run(folder)
     config, identity = stored.config(trust), stored.identity
     checkpoints = CheckpointFolder(folder / folders.CHECKPOINTS, config.upkeep.checkpoints, identity.id, stored.options)
-    update, found = _chosen(folder, checkpoints, which)
+    update, chosen = _chosen(folder, checkpoints, which)
     network = build(config)
     try:
-        network.load_state_dict(found.section("network"))
+        network.load_state_dict(chosen.section("network"))
     except (RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"{checkpoints.path(update)} does not fit the configuration of {folder} ({words_of(error)})") from None
-    return Trained(config, network.eval(), update, found.facts, identity)
+    return Trained(config, network.eval(), update, chosen.facts, identity)
 
 
 def _chosen(folder: Path, checkpoints: CheckpointFolder, which: str) -> tuple[int, Checkpoint]:
@@ -71,12 +71,12 @@ def _chosen(folder: Path, checkpoints: CheckpointFolder, which: str) -> tuple[in
     except ValueError:
         raise UserError(f"--checkpoint is {shortened(which)!r}; give best, last, or one of {updates}") from None
     try:
-        found = checkpoints.get(update)
-        best_at = found.facts["position"].get("best_at")
+        chosen = checkpoints.get(update)
+        best_at = chosen.facts["position"].get("best_at")
         if which == "best" and best_at is not None:
             if type(best_at) is not int:
                 raise DamagedError(f"{checkpoints.path(update)} names {shortened(best_at)!r} as the best update")
-            update, found = best_at, checkpoints.get(best_at)
+            update, chosen = best_at, checkpoints.get(best_at)
     except DamagedError as error:
         raise UserError(f"{error}; give another --checkpoint of {updates}") from None
-    return update, found
+    return update, chosen
