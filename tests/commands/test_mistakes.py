@@ -104,7 +104,7 @@ def test_a_folder_that_holds_a_run(capsys, run):
 def test_a_folder_that_holds_no_run(capsys, tmp_path):
     for command in ("resume", "evaluate", "sample", "plot"):
         assert "holds no run" in complaint(capsys, command, tmp_path)
-    assert "is no folder" in complaint(capsys, "runs", tmp_path / "nowhere")
+    assert "is not a folder" in complaint(capsys, "runs", tmp_path / "nowhere")
     assert hrnn(capsys, "runs", tmp_path)[1].startswith("no run in")
 
 

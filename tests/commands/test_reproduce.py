@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from hrnn.launching.follow import last_update
+from hrnn.commands.reproduce import STUDIES
+from hrnn.launching.progress import last_update
 from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request
 from hrnn.training import folder as folders
@@ -104,7 +105,7 @@ def test_the_list_measures_nothing_and_needs_no_data(capsys, monkeypatch):
     monkeypatch.setattr("hrnn.commands.reproduce.seconds_of", lambda config: 1 / 0)
     code, out, err = hrnn(capsys, "reproduce", "--list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()[1:-1]] == list(EXPERIMENTS)
+    assert [line.split()[0] for line in out.splitlines()[1:-1]] == list(STUDIES)
     assert "150,000 sequences" in out
     code, out, _ = hrnn(capsys, "reproduce", "mnist", "--list", "--profile", "paper", "--models", "ours", "--scale", 0.5)
     assert out.splitlines()[1].endswith("1 models x 3 seeds  550,000 sequences  mnist/ ")
@@ -133,14 +134,14 @@ def test_what_each_would_cost(capsys, tmp_path):
 
 def test_mistakes(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    there = "copy, mnist, permuted-mnist, ptb, deep-copy, needle, needle-long"
+    there = "copy, mnist, permuted-mnist, ptb, deep-copy, needle, needle-long, unlocked"
     assert f"which experiment? There are {there}" in complaint(capsys, "reproduce")
     assert f"no experiment is called 'cpoy'; there are {there}" in complaint(capsys, "reproduce", "cpoy")
     assert "copy has no model 'lstm'; there are ours, gr-hrnn, hrnn, mr-hrnn" in complaint(
         capsys, "reproduce", "copy", "--models", "lstm"
     )
     assert "put MNIST's four idx files" in complaint(capsys, "reproduce", "mnist")
-    assert "ptb is no folder; put Penn TreeBank's" in complaint(capsys, "reproduce", "ptb", "--data", tmp_path)
+    assert "ptb is not a folder; put Penn TreeBank's" in complaint(capsys, "reproduce", "ptb", "--data", tmp_path)
     assert "has no paper profile" in complaint(capsys, "reproduce", "needle", "--profile", "paper")
     assert "--grid searches beta where the paper did" in complaint(capsys, "reproduce", "deep-copy", "--grid")
     assert "report others than those" in complaint(capsys, "reproduce", "copy", "--grid", "--seeds", 100)

@@ -114,15 +114,15 @@ def test_names_cannot_steer_the_terminal(tmp_path, capsys, monkeypatch):
         ([update(5)], None, "training 0.2000 bits per recalled character"),
         ([update(5), {"kind": "validation", "accuracy": 0.75}, update(6)], None, "validation 0.7500 accuracy"),
         ([update(5), {"kind": "test", "accuracy": 0.5}], {"seconds": 60}, "test 0.5000 accuracy"),
-        ([update(5, solved=12)], None, "length at least 12"),
-        ([update(5, solved=12)], {"longest_solved_length": 15, "at_least": True}, "length at least 15"),
-        ([update(5)], {"longest_solved_length": 15, "at_least": False}, "length 15"),
+        ([update(5, solved=12)], None, "length solved at least 12"),
+        ([update(5, solved=12)], {"longest_solved_length": 15, "at_least": True}, "length solved at least 15"),
+        ([update(5)], {"longest_solved_length": 15, "at_least": False}, "length solved 15"),
         ([update(5, recalled_bits_per_character=None, bits_per_character="many")], None, ""),
         ([], None, ""),
     ],
 )
 def test_the_number_that_one_would_ask_for(tmp_path, capsys, records, result, words):
-    run = write_run(tmp_path / "run", records)
+    run = write_run(tmp_path / "run", records, task={"name": "needle" if "accuracy" in words else "copy"})
     if result is not None:
         (run / "result.json").write_text(json.dumps(result))
     found, _ = listed(capsys, tmp_path)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from hrnn.launching import cluster
-from hrnn.launching.follow import last_update
+from hrnn.launching.progress import last_update
 from hrnn.training import folder as folders
 from hrnn.training.journal import read
 from hrnn.training.loop import start
@@ -146,10 +146,8 @@ def test_a_value_that_cannot_be_read(tmp_path, capsys):
 
 def test_what_is_not_installed_is_said_with_the_command_that_installs_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.setitem(sys.modules, "optuna", None)
     options = (*NEEDLE, "--over", "seed=0,1", "--folder", tmp_path / "s")
     assert "pip install 'hrnn[ray]'" in complaint(capsys, "sweep", *options, "--engine", "ray")
-    assert 'pip install "hrnn[prune]"' in complaint(capsys, "sweep", *options, "--prune")
 
 
 def test_an_address_where_no_cluster_is(tmp_path, capsys, monkeypatch):

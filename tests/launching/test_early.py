@@ -2,12 +2,11 @@
 
 import json
 
-import pytest
-
 from hrnn.errors import INTERRUPTED
 from hrnn.launching import early
 from hrnn.launching.cluster import train_unit
 from hrnn.launching.early import Early, losing, score_of
+from hrnn.launching.measuring import batches
 from hrnn.launching.processes import processes
 from hrnn.launching.run import run
 from hrnn.launching.units import EARLY, Ending, prepare, stop_early, stopped_early
@@ -17,8 +16,6 @@ from hrnn.training.config import Budget, Config
 from hrnn.training.journal import JOURNAL
 from hrnn.training.trust import Trust
 from tests.launching.test_run import Notes, unit
-
-pytest.importorskip("optuna", reason='Optuna is not installed: pip install "hrnn[prune]"')
 
 
 def test_worse_than_the_median_of_at_least_four_others():
@@ -69,7 +66,7 @@ def test_a_losing_run_is_stopped_and_stays_so_until_it_is_asked_for(tmp_path, mo
     assert list((place / folders.CHECKPOINTS).iterdir())  # nothing is lost
     reached = (place / JOURNAL).read_bytes()
 
-    def engine(folder, units, follower):
+    def engine(folder, units, watcher):
         asked.extend(units)
         return Ending()
 
@@ -89,10 +86,10 @@ def test_a_losing_run_is_stopped_and_stays_so_until_it_is_asked_for(tmp_path, mo
 
 def test_points_are_shares_of_whatever_the_budget_counts(tmp_path):
     one = unit(updates=100)
-    follower = Early(tmp_path, [one], Notes())
-    assert follower._share(one, {"update": 25, "sequences": 100}) == 0.25
+    early_stopping = Early(tmp_path, [one], Notes())
+    assert early_stopping._share(one, {"update": 25, "sequences": 100}) == 0.25
     by_sequences = Config(one.config.task, one.config.model, one.config.learning, Budget(sequences=400), one.config.upkeep)
-    assert early.batches(by_sequences) == 100
+    assert batches(by_sequences) == 100
 
 
 def test_a_run_that_came_to_its_end_all_the_same(tmp_path):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hrnn.errors import UserError
-from hrnn.launching.grid import Axis, common, drawn, fitted, options_of, points, rows, write_common
+from hrnn.launching.grid import Axis, common, fitted, options_of, points, rows, sampled, write_common
 from hrnn.launching.units import prepare
 from hrnn.tasks import Needle
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime
@@ -47,25 +47,25 @@ def test_the_grid_is_every_combination_with_readable_names():
     assert settings[1][0] == {"hidden-sizes": (8, 8), "learning-rate": 0.02}
 
 
-def test_a_draw_takes_settings_and_keeps_all_their_seeds():
+def test_a_sample_takes_settings_and_keeps_all_their_seeds():
     over = axes(learning_rate=[1e-3, 2e-3, 4e-3, 8e-3], batch=[2, 4, 8], seed=[0, 1])
-    found = points(base(), over, 5, draw_seed=1)
+    found = points(base(), over, 5, seed=1)
     assert len(set(names(found))) == 10
     assert [len(group) for _, group in rows(found)] == [2] * 5
     assert set(names(found)) <= set(names(points(base(), over)))
-    assert names(points(base(), over, 5, draw_seed=1)) == names(found)
-    assert names(points(base(), over, 5, draw_seed=2)) != names(found)
+    assert names(points(base(), over, 5, seed=1)) == names(found)
+    assert names(points(base(), over, 5, seed=2)) != names(found)
     for wrong in (0, 13):
         with pytest.raises(UserError, match=f"--random is {wrong} and the grid has 12 settings; give 1 to 12"):
             points(base(), over, wrong)
 
 
 @given(st.integers(1, 60), st.data(), st.integers(0, 5))
-def test_a_larger_draw_begins_with_the_smaller(total, data, seed):
-    draws = data.draw(st.integers(1, total))
-    found = drawn(total, total, seed)
+def test_a_larger_sample_begins_with_the_smaller(total, data, seed):
+    count = data.draw(st.integers(1, total))
+    found = sampled(total, total, seed)
     assert sorted(found) == list(range(total))
-    assert drawn(total, draws, seed) == found[:draws]
+    assert sampled(total, count, seed) == found[:count]
 
 
 def test_a_value_that_comes_to_the_same_run_and_one_that_cannot_be():

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from hrnn.errors import UserError
-from hrnn.launching.follow import Table, last_update, standing
 from hrnn.launching.processes import LOG, processes
+from hrnn.launching.progress import ProgressTable, last_update, standing
 from hrnn.launching.run import run
 from hrnn.launching.units import Ending, Unit, prepare
 from hrnn.tasks import Needle
@@ -51,7 +51,7 @@ def units(updates=3):
 
 
 class Notes:
-    """A follower that writes down what it is told."""
+    """A watcher that writes down what it is told."""
 
     def __init__(self):
         self.told = []
@@ -165,7 +165,7 @@ def test_the_table_shows_the_runs_at_work_and_what_failed(tmp_path):
         start(one.config, tmp_path / one.name, minutes=0)
         train(tmp_path / one.name)
     console = Console(file=io.StringIO(), force_terminal=True, width=150)
-    with Table(tmp_path, wanted, console) as table:
+    with ProgressTable(tmp_path, wanted, console) as table:
         table.changed(wanted[20], "running")
         table.changed(wanted[21], "failed: out of luck")
         table.look()

@@ -7,7 +7,7 @@ import pytest
 
 import hrnn.training.folder as folders
 from hrnn.launching import warm
-from hrnn.launching.follow import last_update
+from hrnn.launching.progress import last_update
 from tests.launching.test_run import unit
 
 pytestmark = pytest.mark.skipif(not warm.available(), reason="workers are forked on Linux only")

@@ -31,7 +31,7 @@ class Pretended:
         self.finds, self.asked = finds, []
         monkeypatch.setattr(hrnn.studies.plan, "bytes_of", lambda config, children: 1_000_000 * len(config.model.model))
 
-    def __call__(self, folder, units, follower):
+    def __call__(self, folder, units, watcher):
         ending = Ending()
         for unit in units:
             self.asked.append(unit.name)

@@ -5,15 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from hrnn.report.reproduction import markdown, table_of
+import hrnn
+import hrnn.studies.results as results
+from hrnn.report.experiments import entries_of, page
+from hrnn.report.unlocked import table_of
 from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request, collect
+from hrnn.studies.unlocked import RATES, TASKS, UNLOCKED, best_rate, unit
+from hrnn.studies.unlocked import entries_of as entries_of_task
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = sorted(path.parent.name for path in RESULTS.glob("*/runs"))
+UNLOCKED_FOLDER = RESULTS / UNLOCKED.name
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", [name for name in FOLDERS if name != UNLOCKED.name])
 def test_tables_follow_from_the_runs_and_runs_from_the_recipes(folder, tmp_path):
     written = json.loads((RESULTS / folder / "table.json").read_text())
     if written["experiment"] == "ptb":
@@ -22,9 +28,30 @@ def test_tables_follow_from_the_runs_and_runs_from_the_recipes(folder, tmp_path)
     request = Request(
         EXPERIMENTS[written["experiment"]], RESULTS / folder, written["profile"], data=tmp_path, scale=written["scale"]
     )
-    table = table_of(request, collect(request))
-    assert json.loads(json.dumps(table)) == written
-    assert (RESULTS / folder / "table.md").read_text() == markdown(table)
+    entries = entries_of(request, collect(request))
+    assert json.loads(json.dumps(entries)) == written
+    assert (RESULTS / folder / "table.md").read_text() == page(entries)
+
+
+def test_the_tables_of_unlocked_updates_follow_from_the_runs(tmp_path):
+    written = json.loads((UNLOCKED_FOLDER / "table.json").read_text())
+    entries = {task: entries_of_task(task, UNLOCKED_FOLDER) for task in TASKS}
+    assert [row for rows in entries.values() for row in rows] == written["rows"]
+    pages = [table_of(rows).markdown() + "\n" for rows in entries.values()]
+    assert (UNLOCKED_FOLDER / "table.md").read_text() == "\n".join(pages)
+    (tmp_path / "mnist").mkdir()
+    request = Request(UNLOCKED, UNLOCKED_FOLDER, data=tmp_path)
+    for row in (row for row in UNLOCKED.rows if not row.name.startswith("text")):
+        seeds = {rate: [100] for rate in RATES[row.name]}
+        seeds[best_rate(UNLOCKED_FOLDER, row)] = [100, 0, 1, 2]
+        for run in (unit(request, row, rate, seed) for rate, several in seeds.items() for seed in several):
+            assert results.read(UNLOCKED_FOLDER, run, request.setting) is not None
+
+
+def test_another_version_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(hrnn, "__version__", "99.0")
+    for path in RESULTS.rglob("seed-*.json"):
+        assert results.entries_of(path)["hrnn"] == "0.1.0"
 
 
 def test_no_path_of_a_machine_is_in_them():

@@ -109,7 +109,7 @@ def test_the_published_spread_is_that_of_the_population(lengths, name):
 def test_data_that_are_not_there(tmp_path):
     with pytest.raises(UserError, match=r"put MNIST's four idx files, gzip or not into DATA/mnist and give --data DATA"):
         complete(mnist_ours("desk"), 0, None)
-    with pytest.raises(UserError, match=r"ptb is no folder; put Penn TreeBank's ptb.train.txt"):
+    with pytest.raises(UserError, match=r"ptb is not a folder; put Penn TreeBank's ptb.train.txt"):
         complete(ptb_ours("desk"), 0, tmp_path)
     assert complete(mnist_ours("desk"), 0, write_mnist(tmp_path / "mnist").parent).task.data == tmp_path / "mnist"
     assert complete(copy_ours("desk"), 0, Path("nowhere")).upkeep.seed == 0

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from rich.table import Table
-
 from hrnn import memory, room
 from hrnn.arguments import LARGEST
 from hrnn.commands.options import console, parse
 from hrnn.errors import DONE, FAILED, UserError, shortened
 from hrnn.limits import LEVELS, at_least, option
+from hrnn.report.table import Table
 
 POWERS = ["", "k", "m", "g", "t"]
 LONGEST = 10**9  # steps of a window; beyond it the planner would search for minutes
@@ -57,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps(rows))
     elif rows:
-        console().print(_table(rows))
+        console().print(_table(rows).terminal())
     if not rows:
         remedy = "give more, a smaller --batch, or smaller --hidden-sizes"
         print(f"hrnn: nothing fits {options.budget}; {remedy}", file=sys.stderr)
@@ -121,12 +120,8 @@ def _bytes(text: str) -> int:
 
 def _table(rows: Sequence[dict[str, Any]]) -> Table:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    made = Table(box=None, header_style="bold")
-    for name in names:
-        made.add_column(name.replace("_", " "), justify="left" if name == "gradient" else "right")
-    for row in rows:
-        made.add_row(*(_cell(name, row.get(name)) for name in names))
-    return made
+    heads = [name.replace("_", " ") for name in names]
+    return Table(heads, [[_cell(name, row.get(name)) for name in names] for row in rows], words=["gradient"])
 
 
 def _cell(name: str, value: Any) -> str:

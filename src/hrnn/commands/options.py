@@ -10,14 +10,17 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import tyro
 from rich.console import Console
 
-from hrnn.errors import ECHO, MISTAKE, UserError, shortened
+from hrnn.errors import DONE, ECHO, FAILED, MISTAKE, UserError, shortened
 from hrnn.limits import fitted
 from hrnn.torchrun import is_first_process
+
+if TYPE_CHECKING:  # it takes torch
+    from hrnn.launching.units import Ending
 
 T = TypeVar("T")
 RULES = tyro.constructors.ConstructorRegistry()
@@ -94,6 +97,16 @@ def require_folder(path: Path, option: str) -> None:
         with contextlib.suppress(OSError):  # what cannot be looked at is found when it is written
             if place.exists() and not place.is_dir():
                 raise UserError(f"{option} {path}: {place} is not a folder; give another {option}")
+
+
+def ended(ending: Ending, folder: Path) -> int:
+    """Say how the runs of a command ended that did not end well; returns the exit code."""
+    for name, sentence in ending.failures.items():
+        print(f"hrnn: {name} failed: {sentence}", file=sys.stderr)
+    if ending.interrupted:
+        print(f"interrupted; the same command goes on from here: {folder}", file=sys.stderr)
+        return ending.code
+    return FAILED if ending.failures else DONE
 
 
 class Output(Console):

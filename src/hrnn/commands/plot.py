@@ -12,7 +12,8 @@ import tyro
 
 from hrnn.commands.options import parse
 from hrnn.errors import UserError
-from hrnn.report.curves import check_output, draw
+from hrnn.report.curves import draw
+from hrnn.report.figure import check_output
 from hrnn.report.series import load
 
 

@@ -1,8 +1,7 @@
-"""hrnn reproduce: the paper's tables and figures, beside its own numbers; and two experiments beyond it."""
+"""hrnn reproduce: the paper's tables and figures, beside its own numbers; and our own studies beyond it."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,31 +9,32 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from rich.table import Table
 
-from hrnn.commands.options import console, parse, require_folder
-from hrnn.errors import DONE, FAILED, UserError, shortened
+from hrnn.commands.options import console, ended, parse, require_folder
+from hrnn.errors import DONE, UserError, shortened
 from hrnn.launching.engines import Where, cores, engine_of
-from hrnn.launching.measuring import seconds_of
+from hrnn.launching.measuring import batches, seconds_of
 from hrnn.limits import above, at_least, option
-from hrnn.report.figures import draw
-from hrnn.report.reproduction import markdown, table_of, terminal
-from hrnn.studies.paper import EXPERIMENTS, Experiment
-from hrnn.studies.plan import SEARCH_SEEDS, Request, collect, reproduce
+from hrnn.report.experiments import write as write_experiment
+from hrnn.report.table import Table
+from hrnn.report.unlocked import write as write_unlocked
+from hrnn.studies.experiment import Experiment
+from hrnn.studies.paper import EXPERIMENTS
+from hrnn.studies.plan import SEARCH_SEEDS, Request, reproduce
 from hrnn.studies.recipes import BETAS
-from hrnn.tasks import Pixels, Text
+from hrnn.studies.unlocked import UNLOCKED
+from hrnn.studies.unlocked import reproduce as reproduce_unlocked
 from hrnn.training.config import Config
-from hrnn.training.files import write_atomically
 
-DATA = ((Pixels, "mnist/"), (Text, "ptb/"))  # in the folder that --data names
+STUDIES: dict[str, Experiment] = {**EXPERIMENTS, UNLOCKED.name: UNLOCKED}
 
 
 @dataclass(frozen=True)
 class Reproduce:
     """Run an experiment of the paper, all models and seeds, and set the table beside the published one.
 
-    Experiments: copy, mnist, permuted-mnist, ptb, deep-copy; beyond the paper: needle, needle-long. Whatever is in the
-    folder already is kept: interrupted, or asked for more seeds or models later, it runs only what is missing.
+    Experiments: copy, mnist, permuted-mnist, ptb, deep-copy; beyond the paper: needle, needle-long, unlocked. Whatever is in
+    the folder already is kept: interrupted, or asked for more seeds or models later, it runs only what is missing.
 
     Examples:
         hrnn reproduce --list
@@ -76,14 +76,11 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError("--measure is for --list: hrnn reproduce --list --measure")
     request = request_of(options)
     require_folder(request.folder, "--folder")
-    request, ending = reproduce(request, engine_of(options.where))
-    if ending.interrupted:
-        print(f"interrupted; the same command goes on from here: {request.folder}", file=sys.stderr)
-        return ending.code
-    show(request)
-    for name, sentence in ending.failures.items():
-        print(f"hrnn: {name} failed: {sentence}", file=sys.stderr)
-    return FAILED if ending.failures else DONE
+    run = reproduce_unlocked if request.experiment is UNLOCKED else reproduce
+    request, ending = run(request, engine_of(options.where))
+    if not ending.interrupted:
+        show(request)
+    return ended(ending, request.folder)
 
 
 def request_of(options: Reproduce) -> Request:
@@ -96,7 +93,7 @@ def request_of(options: Reproduce) -> Request:
     if options.profile == "paper" and not experiment.in_paper:
         raise UserError(f"{experiment.name} goes beyond the paper and has no paper profile; drop --profile paper")
     if options.grid and experiment.chosen_by is None:
-        searched = ", ".join(one.name for one in EXPERIMENTS.values() if one.chosen_by)
+        searched = ", ".join(one.name for one in STUDIES.values() if one.chosen_by)
         raise UserError(f"--grid searches beta where the paper did ({searched}); {experiment.name} fixes or varies it itself")
     if options.grid and set(options.seeds) & set(SEARCH_SEEDS):
         raise UserError(f"--grid chooses beta on seeds {SEARCH_SEEDS}; report others than those: --seeds 0 1 2")
@@ -117,57 +114,51 @@ def request_of(options: Reproduce) -> Request:
 
 
 def experiment_named(name: str | None) -> Experiment:
-    there = ", ".join(EXPERIMENTS)
+    there = ", ".join(STUDIES)
     if name is None:
         raise UserError(f"which experiment? There are {there}; hrnn reproduce --list says what each costs")
-    if name not in EXPERIMENTS:
+    if name not in STUDIES:
         raise UserError(f"no experiment is called {shortened(name)!r}; there are {there}")
-    return EXPERIMENTS[name]
+    return STUDIES[name]
 
 
 def show(request: Request) -> None:
-    """Tables and pictures of everything in the folder, written there and to the terminal."""
-    found = collect(request)
-    table = table_of(request, found)
-    write_atomically(request.folder / "table.json", json.dumps(table, indent=1).encode() + b"\n")
-    write_atomically(request.folder / "table.md", markdown(table).encode())
-    scaled = "" if request.scale == 1 else f"scaled: {request.scale:g} of the budget, a trial"
-    draw(request.experiment, found, [request.folder / f"curves.{kind}" for kind in ("png", "svg")], scaled)
-    screen = console()
-    for grid in terminal(table):
-        screen.print(grid)
+    """Tables and figure of everything in the folder, written there and to the terminal."""
+    write = write_unlocked if request.experiment is UNLOCKED else write_experiment
+    for table in write(request):
+        console().print(table.terminal())
     print(f"{request.folder}: table.md, table.json, curves.png, curves.svg, and every run in runs/")
 
 
 def requests_of(options: Reproduce) -> list[Request]:
     """What --list lists: one experiment or all."""
-    names = list(EXPERIMENTS) if options.name is None else [experiment_named(options.name).name]
-    there = [name for name in names if options.profile == "desk" or EXPERIMENTS[name].in_paper]
+    names = list(STUDIES) if options.name is None else [experiment_named(options.name).name]
+    there = [name for name in names if options.profile == "desk" or STUDIES[name].in_paper]
     return [request_of(replace(options, name=name, grid=False)) for name in there]
 
 
 def list_experiments(options: Reproduce) -> int:
-    """One line an experiment, from the recipes alone: at once, and without any data."""
-    made = Table("experiment", "", "runs", "each of", "data", box=None, header_style="bold")
+    """One line per experiment, from the recipes alone: at once, and without any data."""
+    rows = []
     for request in requests_of(options):
         config = request.rows[0].recipe(request.profile)
         budget = config.budget
         sequences, epochs = ((value or 0) * request.scale for value in (budget.sequences, budget.epochs))
         size = f"{sequences:,.0f} sequences" if sequences else f"{epochs:g} epochs"
         runs = f"{len(request.rows)} models x {len(request.seeds)} seeds"
-        data = next((folder for task, folder in DATA if isinstance(config.task, task)), "its own")
-        made.add_row(request.experiment.name, request.experiment.title, runs, size, data)
-    console().print(made)
+        data = ", ".join(f"{name}/" for name in request.experiment.data) or "its own"
+        rows.append([request.experiment.name, request.experiment.title, runs, size, data])
+    heads = ["experiment", "", "runs", "each of", "data"]
+    console().print(Table(heads, rows, words=heads).terminal())
     print("hrnn reproduce --list --measure says what they would cost here; measuring takes some minutes itself.")
     return DONE
 
 
 def list_costs(options: Reproduce) -> int:
-    """One line an experiment: its runs, and the minutes of one core that they take here, learning alone."""
+    """One line per experiment: its runs, and the minutes of one core that they take here, learning alone."""
     jobs = options.where.jobs or cores()
-    made = Table("experiment", "", box=None, header_style="bold")
-    for head in ("runs", "core-minutes", f"minutes, {jobs} jobs", "updates/s", "with --grid"):
-        made.add_column(head, justify="right")
+    heads = ["experiment", "", "runs", "core-minutes", f"minutes, {jobs} jobs", "updates/s", "with --grid"]
+    rows = []
     for request in requests_of(options):
         experiment, name = request.experiment, request.experiment.name
         runs, words = len(request.rows) * len(request.seeds), experiment.title
@@ -175,7 +166,7 @@ def list_costs(options: Reproduce) -> int:
             print(f"measuring {name} ...", file=sys.stderr, flush=True)
             costs = {row.name: cost(request.config(row, seed=0)) for row in request.rows}
         except UserError as error:
-            made.add_row(name, words, str(runs), "?", "?", "?", "")
+            rows.append([name, words, str(runs), "?", "?", "?", ""])
             print(f"{name}: {error}", file=sys.stderr)
             continue
         minutes = sum(seconds * updates for seconds, updates in costs.values()) * len(request.seeds) / 60
@@ -185,8 +176,8 @@ def list_costs(options: Reproduce) -> int:
         searched = [costs.get(row) or cost(request.config(experiment.row(row), seed=0)) for row in names_searched]
         grid = minutes + sum(s * n for s, n in searched) * len(BETAS) * len(SEARCH_SEEDS) / 60
         shown = f"{grid:,.0f}" if searched else ""
-        made.add_row(name, words, str(runs), f"{minutes:,.0f}", f"{minutes / jobs:,.0f}", rate, shown)
-    console().print(made)
+        rows.append([name, words, str(runs), f"{minutes:,.0f}", f"{minutes / jobs:,.0f}", rate, shown])
+    console().print(Table(heads, rows, words=heads[:2]).terminal())
     print("Measured on the longest sequences of a run; without validation and tests, and with no attempt repeated.")
     return DONE
 
@@ -198,13 +189,4 @@ def _rate(value: float) -> str:
 
 def cost(config: Config[Any]) -> tuple[float, float]:
     """Seconds of a batch, and how many batches the budget allows."""
-    from hrnn.training.config import reading
-    from hrnn.training.network import unrolled
-
-    budget, batch = config.budget, config.learning.batch
-    if budget.sequences is not None:
-        batches = budget.sequences / batch
-    else:
-        per_epoch = config.task.batches_per_epoch(reading(config, unrolled(config))) or 0
-        batches = (budget.epochs or 0) * per_epoch
-    return seconds_of(config), batches
+    return seconds_of(config), batches(config) or 0.0

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.markup import escape
-from rich.table import Table
 
 from hrnn.commands.options import console, parse
 from hrnn.errors import UserError
 from hrnn.report.summary import Summary, summarise
+from hrnn.report.table import Table
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Runs:
 def main(arguments: Sequence[str]) -> int:
     options = parse(Runs, "runs", arguments)
     if not options.folder.is_dir():
-        raise UserError(f"{options.folder} is no folder; hrnn train writes runs/ by default")
+        raise UserError(f"{options.folder} is not a folder; hrnn train writes runs/ by default")
     found, skipped = summarise(options.folder)
     for place, why in skipped.items():
         print(f"skipped {place}: {why}", file=sys.stderr)
@@ -40,24 +39,16 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps([asdict(summary) for summary in found], default=str))
     elif found:
-        console().print(table(found))
+        console().print(table(found).terminal())
     else:
         print(f"no run in {options.folder}")
     return 0
 
 
 def table(found: Sequence[Summary]) -> Table:
-    made = Table("run", "task", "model", "state", box=None, header_style="bold")
-    for name in ("updates", "sequences", "minutes"):
-        made.add_column(name, justify="right")
-    made.add_column("result")
+    words = ("run", "task", "model", "state", "result")
+    rows = []
     for one in found:
         numbers = (f"{one.updates:,}", f"{one.sequences:,}", f"{one.seconds / 60:.1f}")
-        words = [escape(shown(str(word))) for word in (one.folder, one.task, one.model, one.state, *numbers, one.result)]
-        made.add_row(*words)
-    return made
-
-
-def shown(text: str) -> str:
-    """What a file of somebody else says must not steer the terminal."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+        rows.append([str(one.folder), one.task, one.model, one.state, *numbers, one.result])
+    return Table(["run", "task", "model", "state", "updates", "sequences", "minutes", "result"], rows, words)

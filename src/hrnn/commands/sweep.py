@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,18 +11,18 @@ from typing import Any, Generic
 
 import tyro
 
-from hrnn.commands.options import console, parse, require_folder
+from hrnn.commands.options import console, ended, parse, require_folder
 from hrnn.commands.train import USAGE, help_text, task_and_rest
-from hrnn.errors import DONE, FAILED, UserError, shortened
-from hrnn.launching.early import Early, require_optuna
+from hrnn.errors import DONE, UserError, shortened
+from hrnn.launching.early import Early
 from hrnn.launching.engines import Where, engine_of
-from hrnn.launching.follow import Table
 from hrnn.launching.grid import Axis, Option, Point, common, fitted, options_of, points, write_common
+from hrnn.launching.progress import ProgressTable
 from hrnn.launching.run import run
 from hrnn.launching.units import Ending, prepare
 from hrnn.limits import at_least
 from hrnn.limits import option as ranged
-from hrnn.report.sweeps import markdown, table_of, terminal
+from hrnn.report.sweeps import NOTE, entries_of, metric_of, table_of
 from hrnn.tasks import TASKS, name_of, task_named
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT
@@ -87,8 +86,6 @@ def main(arguments: Sequence[str]) -> int:
     grid, base = options.grid, options.config
     if grid.sweep_seed is not None and grid.random is None:
         raise UserError(f"--sweep-seed {grid.sweep_seed} is of the draw of --random; give that, too, or drop it")
-    if grid.prune:
-        require_optuna()
     found = points(base, axes, grid.random, grid.sweep_seed or 0)
     engine = engine_of(options.where)
     folder = grid.folder or Path("sweeps") / name_of(base.task).rpartition(":")[2].lower()
@@ -99,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
         units = [point.unit for point in found]
         prepare(folder, units)
         write_common(folder, here)
-    with Table(folder, units) as table:
+    with ProgressTable(folder, units) as table:
         ending = run(folder, units, engine, Early(folder, units, table) if grid.prune else table, leave_stopped=grid.prune)
     return report(folder, found, ending, grid.json)
 
@@ -172,17 +169,13 @@ def words(option: str, value: str, kind: Option) -> list[str]:
 
 def report(folder: Path, found: Sequence[Point], ending: Ending, as_json: bool) -> int:
     """The table of these runs, written and shown; returns the exit code."""
-    table = table_of(folder, found)
-    write_atomically(folder / "table.json", json.dumps(table, indent=1).encode() + b"\n")
-    write_atomically(folder / "table.md", markdown(table).encode())
+    entries = entries_of(folder, found)
+    table = table_of(entries, metric_of(found, entries["judged_on"]))
+    write_atomically(folder / "table.json", json.dumps(entries, indent=1).encode() + b"\n")
+    write_atomically(folder / "table.md", f"{table.markdown()}\n\n{NOTE}\n".encode())
     if as_json:
-        print(json.dumps({"folder": str(folder), **table, "failures": ending.failures}))
+        print(json.dumps({"folder": str(folder), **entries, "failures": ending.failures}))
     else:
-        console().print(terminal(table))
+        console().print(table.terminal())
         print(f"{folder}: table.md, table.json, and every run in a folder of its own; hrnn runs {folder} lists them")
-    for name, sentence in ending.failures.items():
-        print(f"hrnn: {name} failed: {sentence}", file=sys.stderr)
-    if ending.interrupted:
-        print(f"interrupted; the same command goes on from here: {folder}", file=sys.stderr)
-        return ending.code
-    return FAILED if ending.failures else DONE
+    return ended(ending, folder)

@@ -1,7 +1,7 @@
 """The engine on a Ray cluster: every unit is a task, which trains in the unit's folder as a process on one machine would.
 
 The folder is on storage that all nodes share. So a task that is tried again, on whatever node, finds the last checkpoint,
-and whoever follows the runs finds their journals, as if there were no cluster.
+and whoever watches the runs finds their journals, as if there were no cluster.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import hrnn.training.folder as folders
-from hrnn.errors import EXIT_CODES, INTERRUPTED, MISTAKE, UserError, missing
-from hrnn.launching.processes import BUSY_SECONDS, LOG, LOOK_SECONDS, STOPPING_SECONDS, last_line, launch, note_end
-from hrnn.launching.units import Ending, Engine, Follower, Unit, stopped_early
-from hrnn.training.stop import Stop
+from hrnn.errors import INTERRUPTED, MISTAKE, UserError, missing
+from hrnn.launching.engine import BUSY_SECONDS, LOG, LOOK_SECONDS, STOPPING_SECONDS, last_line, train_all
+from hrnn.launching.processes import launch
+from hrnn.launching.units import Ending, Engine, Unit, Watcher, stopped_early
 from hrnn.training.trust import Trust
 
 RETRIES = 8  # of a unit whose process, or whose node, was killed
@@ -40,12 +39,6 @@ PROBE = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False, log
 
 class KilledError(Exception):
     """The process of a unit was killed; Ray starts the task again."""
-
-
-@dataclass(frozen=True)
-class Submitted:
-    unit: Unit
-    reference: Any
 
 
 def require(address: str | None) -> None:
@@ -76,15 +69,58 @@ def require(address: str | None) -> None:
         raise UserError(f"--address {address}: Ray cannot connect ({said})")
 
 
+class Submitted:
+    """A unit as a task of Ray."""
+
+    def __init__(self, place: Path, unit: Unit):
+        import ray
+
+        self.place, self._over = place, False
+        threads = unit.config.upkeep.threads
+        options = {"name": unit.name, "num_cpus": threads, "max_retries": RETRIES, "retry_exceptions": [KilledError]}
+        task = ray.remote(train_unit).options(**options)
+        self.reference: Any = task.remote(str(place), threads, os.getcwd(), Trust.of(unit.config))
+
+    def outcome(self) -> tuple[int, str] | None:
+        """Or what Ray says of a task that has none."""
+        import ray
+
+        if self._over:
+            return INTERRUPTED, ""
+        if not ray.wait([self.reference], timeout=0)[0]:
+            return None
+        try:
+            code, said = ray.get(self.reference)
+            return int(code), str(said)
+        except ray.exceptions.TaskCancelledError:
+            return INTERRUPTED, ""
+        except KilledError as error:  # Ray raises what is both its own error and the task's
+            return MISTAKE, f"{_cause(error)}, after {RETRIES} more attempts"
+        except ray.exceptions.RayError as error:
+            return MISTAKE, _cause(error)
+
+    def begun(self) -> bool:
+        """One at work holds the lock of its folder."""
+        return folders.is_locked(self.place)
+
+    def stop(self) -> None:
+        import ray
+
+        ray.cancel(self.reference, force=False)
+
+    def kill(self) -> None:
+        self._over = True
+
+
 def cluster(address: str | None = None, jobs: int | None = None) -> Engine:
     """An engine of Ray tasks: as many at a time as the cluster has room for, and at most `jobs`."""
 
-    def engine(folder: Path, units: Sequence[Unit], follower: Follower) -> Ending:
-        threads = max(unit.config.upkeep.threads for unit in units)
+    def engine(folder: Path, units: Sequence[Unit], watcher: Watcher) -> Ending:
+        folder, threads = folder.absolute(), max(unit.config.upkeep.threads for unit in units)
         # What Ray says of tasks that it starts again must not get into a table in JSON.
         with redirect_stdout(sys.stderr), connected(address, None if jobs is None else jobs * threads):
             _check_room(threads)
-            return _run(folder.absolute(), list(units), jobs or len(units), follower)
+            return train_all(folder, units, jobs or len(units), lambda unit: Submitted(folder / unit.name, unit), watcher)
 
     return engine
 
@@ -128,86 +164,10 @@ def _check_room(threads: int) -> None:
         raise UserError(f"--threads is {threads} and no node of the cluster has more than {largest:.0f} cores; give fewer")
 
 
-def _run(folder: Path, waiting: list[Unit], jobs: int, follower: Follower) -> Ending:
-    ending, submitted, seen = Ending(), list[Submitted](), set[str]()
-    with Stop(None) as stop:
-        try:
-            while (waiting or submitted) and not stop.reason:
-                while waiting and len(submitted) < jobs:
-                    submitted.append(_submit(folder, waiting.pop(0)))
-                submitted = _after(folder, submitted, ending, follower)
-                for one in submitted:  # a task may wait for room; one at work holds the lock of its folder
-                    if one.unit.name not in seen and folders.is_locked(folder / one.unit.name):
-                        seen.add(one.unit.name)
-                        follower.changed(one.unit, "running")
-                follower.look()
-                time.sleep(LOOK_SECONDS)
-            ending.interrupted = bool(waiting or submitted)
-            ending.code = EXIT_CODES.get(stop.reason or "", INTERRUPTED)
-        finally:
-            _stop(folder, submitted, seen, ending, follower)
-    return ending
-
-
-def _submit(folder: Path, unit: Unit) -> Submitted:
-    import ray
-
-    threads = unit.config.upkeep.threads
-    task = ray.remote(train_unit).options(name=unit.name, num_cpus=threads, max_retries=RETRIES, retry_exceptions=[KilledError])
-    return Submitted(unit, task.remote(str(folder / unit.name), threads, os.getcwd(), Trust.of(unit.config)))
-
-
-def _after(
-    folder: Path, submitted: list[Submitted], ending: Ending, follower: Follower, *, stopping: bool = False
-) -> list[Submitted]:
-    """Those that have not ended yet."""
-    import ray
-
-    if not submitted:
-        return []
-    over = set(ray.wait([one.reference for one in submitted], num_returns=len(submitted), timeout=0)[0])
-    for one in submitted:
-        if one.reference in over:
-            code, said = _outcome(one.reference)
-            note_end(folder, one.unit, code, said, ending, follower, stopping=stopping)
-    return [one for one in submitted if one.reference not in over]
-
-
-def _outcome(reference: Any) -> tuple[int, str]:
-    """The exit code of a unit and its last words, or what Ray says of a task that has none."""
-    import ray
-
-    try:
-        code, said = ray.get(reference)
-        return int(code), str(said)
-    except ray.exceptions.TaskCancelledError:
-        return INTERRUPTED, ""
-    except KilledError as error:  # Ray raises what is both its own error and the task's
-        return MISTAKE, f"{_cause(error)}, after {RETRIES} more attempts"
-    except ray.exceptions.RayError as error:
-        return MISTAKE, _cause(error)
-
-
 def _cause(error: Exception) -> str:
     cause = getattr(error, "cause", None) or error
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()] or [type(cause).__name__]
     return lines[-1] if isinstance(cause, KilledError | ImportError) else f"{type(cause).__name__}: {lines[0]}"
-
-
-def _stop(folder: Path, submitted: list[Submitted], running: set[str], ending: Ending, follower: Follower) -> None:
-    """Let every unit that is at work finish its update and write a checkpoint."""
-    import ray
-
-    for one in submitted:
-        ray.cancel(one.reference, force=False)
-    submitted = [one for one in submitted if one.unit.name in running]
-    deadline = time.monotonic() + STOPPING_SECONDS
-    while submitted and time.monotonic() < deadline:
-        submitted = _after(folder, submitted, ending, follower, stopping=True)
-        follower.look()
-        time.sleep(LOOK_SECONDS)
-    for one in submitted:
-        follower.changed(one.unit, "stopped")
 
 
 def train_unit(place_name: str, threads: int, home: str, own: Trust) -> tuple[int, str]:

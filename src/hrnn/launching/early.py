@@ -1,24 +1,22 @@
 """Stop runs that are clearly losing: at a few points of the budget, those worse than the median of the others there.
 
-The rule is Optuna's MedianPruner. All it sees are numbers from journals, so it is the same whatever engine trains the runs.
+All it sees are numbers from journals, so it is the same whatever engine trains the runs.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from hrnn.errors import UserError
-from hrnn.launching.follow import last_update
-from hrnn.launching.units import Follower, Unit, stop_early
-from hrnn.tasks import Copy
-from hrnn.training.config import Config, reading
+from hrnn.launching.measuring import batches
+from hrnn.launching.progress import last_update
+from hrnn.launching.units import Unit, Watcher, stop_early
+from hrnn.training.config import Config
 from hrnn.training.journal import read
-from hrnn.training.network import unrolled
 
 POINTS = (0.125, 0.25, 0.5)  # shares of its budget at which a run is judged
 PEERS = 4  # others that must have come as far before one is judged: fewer say little about what is usual
@@ -34,16 +32,11 @@ class Score:
     update: int
 
 
-def require_optuna() -> None:
-    if importlib.util.find_spec("optuna") is None:
-        raise UserError('--prune needs Optuna, which is not installed; install it with: pip install "hrnn[prune]"')
-
-
 class Early:
-    """A follower that stops losing runs, and tells another follower whatever it is told."""
+    """Watches an engine and stops losing runs; tells another watcher whatever it is told."""
 
-    def __init__(self, folder: Path, units: Sequence[Unit], follower: Follower):
-        self.folder, self.units, self.follower = folder, list(units), follower
+    def __init__(self, folder: Path, units: Sequence[Unit], watcher: Watcher):
+        self.folder, self.units, self.watcher = folder, list(units), watcher
         self._running: dict[str, Unit] = {}
         self._judged: set[tuple[str, float]] = set()
         self._known: dict[tuple[str, float], Score | None] = {}
@@ -54,14 +47,14 @@ class Early:
         self._running.pop(unit.name, None)
         if state == "running":
             self._running[unit.name] = unit
-        self.follower.changed(unit, state)
+        self.watcher.changed(unit, state)
 
     def look(self) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + LOOK_SECONDS
             for unit in list(self._running.values()):
                 self._judge(unit)
-        self.follower.look()
+        self.watcher.look()
 
     def _judge(self, unit: Unit) -> None:
         """Once at every point that it passes; one that comes back late is judged at the last of them only."""
@@ -76,7 +69,7 @@ class Early:
         last, own = shown[-1], [score.value for score in shown if score.kind == shown[-1].kind]
         found = [self._score(other, passed[-1]) for other in self.units if other.name != unit.name]
         others = [score.value for score in found if score is not None and score.kind == last.kind]
-        if losing(own, others, higher_is_better=_higher(unit.config)):
+        if losing(own, others, higher_is_better=unit.config.task.measured.judged_by.higher_is_better):
             self._running.pop(unit.name)
             stop_early(self.folder / unit.name, {**asdict(last), "share": passed[-1], "others": others})
 
@@ -104,44 +97,18 @@ class Early:
         return max(done, 0.0 if updates is None else record.get("update", 0) / updates)
 
 
-def batches(config: Config[Any]) -> float | None:
-    """How many batches sequences and epochs allow; None if they set no limit."""
-    budget, limits = config.budget, []
-    if budget.sequences is not None:
-        limits.append(budget.sequences / config.learning.batch)
-    if budget.epochs is not None:
-        per_epoch = config.task.batches_per_epoch(reading(config, unrolled(config)))
-        limits += [budget.epochs * per_epoch] if per_epoch else []
-    return min(limits) if limits else None
-
-
 def score_of(config: Config[Any], record: dict[str, Any]) -> Score | None:
-    """What a record says of how good the run is. In a curriculum that is the longest solved length, and the share of the
-    next one: its loss alone says nothing, as longer sequences are harder."""
-    value = record.get(config.task.score.name)
-    if record["kind"] not in ("validation", "update") or value is None:
-        return None
-    if _grows(config):
-        value = record["solved"] + max(0.0, 1.0 - value)
-    return Score("validation" if record["kind"] == "validation" else "training", value, record["update"])
-
-
-def _grows(config: Config[Any]) -> bool:
-    return isinstance(config.task, Copy) and config.task.length is None
-
-
-def _higher(config: Config[Any]) -> bool:
-    return config.task.score.higher_is_better or _grows(config)
+    """What a record says of how good the run is."""
+    value = config.task.standing(record) if record["kind"] in ("validation", "update") else None
+    return (
+        None
+        if value is None
+        else Score("validation" if record["kind"] == "validation" else "training", value, record["update"])
+    )
 
 
 def losing(own: Sequence[float], others: Sequence[float], *, higher_is_better: bool) -> bool:
     """Is the best that a run has shown so far worse than the median of what others showed where it stands now?"""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=PEERS, n_min_trials=PEERS)
-    study = optuna.create_study(direction="maximize" if higher_is_better else "minimize", pruner=pruner)
-    now = len(own) - 1
-    study.add_trials([optuna.trial.create_trial(value=value, intermediate_values={now: value}) for value in others])
-    running = optuna.trial.TrialState.RUNNING
-    return bool(pruner.prune(study, optuna.trial.create_trial(state=running, intermediate_values=dict(enumerate(own)))))
+    if len(others) < PEERS:
+        return False
+    return max(own) < median(others) if higher_is_better else min(own) > median(others)

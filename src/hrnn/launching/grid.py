@@ -1,4 +1,4 @@
-"""A grid of runs: some options with several values each, all combinations of them or some drawn at random."""
+"""A grid of runs: some options with several values each, all combinations of them or a random sample."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import hrnn
 import hrnn.training.folder as folders
 from hrnn.errors import UserError, shortened
 from hrnn.launching.units import Unit
@@ -24,11 +23,12 @@ from hrnn.tasks import Task
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved, to_json
 from hrnn.training.entries import SWEEP, in_words
 from hrnn.training.files import write_atomically
-from hrnn.training.formats import with_old_values
+from hrnn.training.formats import check_format, with_old_values
 
 SEED = "seed"
 NAME_LENGTH = 40  # characters of a value in the name of a run
 MOST_RUNS = 10_000
+FORMAT = 1  # of sweep.json; it may go without its number
 
 
 @dataclass(frozen=True)
@@ -80,17 +80,17 @@ def options_of(task: type[Task]) -> dict[str, Option]:
     }
 
 
-def points(base: Config[Any], axes: Sequence[Axis], draws: int | None = None, draw_seed: int = 0) -> list[Point]:
-    """The runs of a grid, every one of them resolved; `draws` takes so many settings, each with all seeds, instead of all."""
+def points(base: Config[Any], axes: Sequence[Axis], sample: int | None = None, seed: int = 0) -> list[Point]:
+    """The runs of a grid, every one of them resolved; sample: take so many settings, each with all seeds, instead of all."""
     settings = [axis for axis in axes if axis.name != SEED]
     seeds = [axis for axis in axes if axis.name == SEED]
     total = math.prod(len(axis.values) for axis in settings)
     repeats = math.prod(len(axis.values) for axis in seeds)
-    if draws is not None and not 1 <= draws <= total:
-        raise UserError(f"--random is {draws} and the grid has {total} settings; give 1 to {total}, or drop it for all")
-    if (draws or total) * repeats > MOST_RUNS:
-        raise UserError(f"the grid has {(draws or total) * repeats:,} runs; give fewer values, or --random for some of them")
-    chosen = range(total) if draws is None else drawn(total, draws, draw_seed)
+    if sample is not None and not 1 <= sample <= total:
+        raise UserError(f"--random is {sample} and the grid has {total} settings; give 1 to {total}, or drop it for all")
+    if (sample or total) * repeats > MOST_RUNS:
+        raise UserError(f"the grid has {(sample or total) * repeats:,} runs; give fewer values, or --random for some of them")
+    chosen = range(total) if sample is None else sampled(total, sample, seed)
     found = []
     for number in chosen:
         setting = _setting(settings, number)
@@ -101,13 +101,13 @@ def points(base: Config[Any], axes: Sequence[Axis], draws: int | None = None, dr
     return found
 
 
-def drawn(total: int, draws: int, seed: int) -> list[int]:
-    """Different numbers below `total`. The first of them do not depend on how many are drawn: more can be asked for later."""
+def sampled(total: int, count: int, seed: int) -> list[int]:
+    """Different numbers below `total`. The first of them do not depend on how many there are: more can be asked for later."""
     source = random.Random(seed)
-    found: dict[int, None] = {}
-    while len(found) < draws:
-        found[source.randrange(total)] = None
-    return list(found)
+    numbers: dict[int, None] = {}
+    while len(numbers) < count:
+        numbers[source.randrange(total)] = None
+    return list(numbers)
 
 
 def _setting(axes: Sequence[Axis], number: int) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _check_different(found: Sequence[Point]) -> None:
 def common(base: Config[Any], axes: Sequence[Axis]) -> dict[str, Any]:
     """What sweep.json holds."""
     over = {axis.name: [shown(value) for value in axis.values] for axis in axes}
-    return {"version": hrnn.__version__, "over": over, "options": to_json(base)}
+    return {"format": FORMAT, "over": over, "options": to_json(base)}
 
 
 def fitted(folder: Path, found: Sequence[Point], here: dict[str, Any], base: Config[Any]) -> list[Point]:
@@ -193,10 +193,13 @@ def read_common(folder: Path) -> dict[str, Any] | None:
     """What an earlier sweep of this folder wrote down."""
     path = folder / SWEEP
     try:
-        entries = json.loads(path.read_text())
+        entries = {"format": FORMAT, **json.loads(path.read_text())}
+        check_format(entries, FORMAT, path)
         return {"over": dict(entries["over"]), "options": with_old_values(dict(entries["options"]))}
     except FileNotFoundError:
         return None
+    except UserError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} cannot be read ({type(error).__name__}: {error}); give another --folder") from None
 

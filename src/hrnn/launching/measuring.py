@@ -1,4 +1,4 @@
-"""What a run costs, before it is run: bytes of an update, measured in a child process, and its seconds."""
+"""What a run costs, before it is run: bytes of an update, measured in a child process, its seconds, and how many there are."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.memory import measure
-from hrnn.tasks import Batch, Copy, Task, Window
-from hrnn.training.config import Config, from_json, to_json
+from hrnn.tasks import Batch, Task, Window
+from hrnn.training.config import Config, from_json, reading, to_json
 from hrnn.training.loop import learn
+from hrnn.training.network import unrolled
 from hrnn.training.run import Run
 
 
@@ -41,6 +42,17 @@ def seconds_of(config: Config[Any], updates: int = 2) -> float:
     return min(times)
 
 
+def batches(config: Config[Any]) -> float | None:
+    """How many batches sequences and epochs allow; None if they set no limit."""
+    budget, limits = config.budget, []
+    if budget.sequences is not None:
+        limits.append(budget.sequences / config.learning.batch)
+    if budget.epochs is not None:
+        per_epoch = config.task.batches_per_epoch(reading(config, unrolled(config)))
+        limits += [budget.epochs * per_epoch] if per_epoch else []
+    return min(limits) if limits else None
+
+
 def _run(config: Config[Any]) -> Run:
     """The moving parts of a run, of which nothing is kept."""
     upkeep = replace(config.upkeep, tensorboard=False)
@@ -51,9 +63,7 @@ def _run(config: Config[Any]) -> Run:
 def fullest(run: Run) -> Batch:
     """A batch as long as any that is learned within one window; a curriculum begins with shorter ones."""
     task: Task = run.task
-    if isinstance(task, Copy) and task.length is None:
-        return task.sequences("training", 0, max(1, run.config.window // 2), run.reading)
-    return task.batch(0, run.reading)
+    return task.fullest_batch(run.reading, run.config.window)
 
 
 def end_of(batch: Batch, steps: int = 2) -> Batch:

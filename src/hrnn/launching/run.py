@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hrnn.training.folder as folders
-from hrnn.launching.follow import Table
 from hrnn.launching.processes import processes
-from hrnn.launching.units import Ending, Engine, Follower, Unit, go_on, prepare, stopped_early
+from hrnn.launching.progress import ProgressTable
+from hrnn.launching.units import Ending, Engine, Unit, Watcher, go_on, prepare, stopped_early
 
 
 def run(
     folder: Path,
     units: Sequence[Unit],
     engine: Engine | None = None,
-    follower: Follower | None = None,
+    watcher: Watcher | None = None,
     *,
     leave_stopped: bool = False,
 ) -> Ending:
@@ -34,7 +34,7 @@ def run(
             go_on(folder / unit.name)
         if not missing:
             return Ending()
-        if follower is not None:
-            return (engine or processes())(folder, missing, follower)
-        with Table(folder, units) as table:
+        if watcher is not None:
+            return (engine or processes())(folder, missing, watcher)
+        with ProgressTable(folder, units) as table:
             return (engine or processes())(folder, missing, table)

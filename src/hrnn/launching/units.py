@@ -35,7 +35,7 @@ class Ending:
     code: int = INTERRUPTED  # the exit code where it was interrupted: of Ctrl-C, or of SIGTERM
 
 
-class Follower(Protocol):
+class Watcher(Protocol):
     """What an engine tells while it works, for a table of progress and for whoever wants to know."""
 
     def changed(self, unit: Unit, state: str) -> None:
@@ -45,7 +45,7 @@ class Follower(Protocol):
         """Called several times a second; how far a run is stands in its journal."""
 
 
-Engine = Callable[[Path, Sequence[Unit], Follower], Ending]
+Engine = Callable[[Path, Sequence[Unit], Watcher], Ending]
 """Trains prepared units, in this order as far as there is room, each where its folder stands, until all of them have
 ended or the user interrupts. One that fails does not keep the others from going on."""
 

@@ -9,33 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hrnn.errors import UserError
+from hrnn.metrics import Metric
+from hrnn.report.figure import Line
 from hrnn.report.summary import Described, describe, number, places
 from hrnn.training.entries import CONFIG, SWEEP, cannot_read
 from hrnn.training.files import content_of
 from hrnn.training.journal import Record, thinned
 
-Line = tuple[NDArray[np.float64], NDArray[np.float64]]
 POINTS, FEWEST, ALL_POINTS = 1000, 50, 20_000  # of a run: at most, at least; of all runs together
 NO_RUN = f"holds no run (no {CONFIG}); hrnn runs lists those of a folder"
 
 
 @dataclass(frozen=True)
-class Run:
+class LoadedRun:
     """What a run's journal says."""
 
     described: Described
     records: Sequence[Record]
 
-    def line(self, kind: str, name: str, x: str, level: int | None = None) -> Line:
-        """Points (x, y) of an entry, where both are numbers; level: of an entry with one number a level."""
+    def line(self, kind: str, metric: Metric, x: str, level: int | None = None) -> Line:
+        """Points (x, y) of a metric, where both are numbers; level: of a metric with one number per level."""
         points = []
         for record in self.records:
-            value = record.get(name) if record["kind"] == kind else None
-            if name == "solved" and record["kind"] == "end":  # the last length was solved after the last update was recorded
-                value = record.get("longest_solved_length")
+            value = record.get(metric.name) if record["kind"] == kind else None
+            if metric == self.described.metrics.progress and record["kind"] == "end":  # a step after the last recorded update
+                value = record.get(metric.in_result)
             if level is not None:
                 value = value[level] if isinstance(value, list) and len(value) > level else None
             if (y := number(value)) is not None and (place := number(record.get(x))) is not None:
@@ -49,25 +49,7 @@ class Series:
     """What one line shows: a run, or several with their mean and spread."""
 
     label: str
-    runs: Sequence[Run]
-
-
-def aligned(lines: Sequence[Line], steps: bool) -> Line:
-    """The places of several runs and the values (run, place) of each there; one that ended early keeps its last value."""
-    grid = np.unique(np.concatenate([x for x, _ in lines]))
-    values = []
-    for x, y in lines:
-        if steps:
-            values.append(y[np.maximum(np.searchsorted(x, grid, side="right") - 1, 0)])
-        else:
-            values.append(np.interp(grid, x, y))
-    return grid, np.array(values)
-
-
-def together(lines: Sequence[Line], steps: bool) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and population standard deviation of several runs, where any of them has a point."""
-    grid, values = aligned(lines, steps)
-    return grid, values.mean(axis=0), values.std(axis=0)
+    runs: Sequence[LoadedRun]
 
 
 def load(given: Sequence[Path]) -> tuple[list[Series], dict[Path, str]]:
@@ -94,7 +76,7 @@ def load(given: Sequence[Path]) -> tuple[list[Series], dict[Path, str]]:
 def _below(path: Path, skipped: dict[Path, str]) -> list[Path]:
     """The run that a folder is, or those below it."""
     if not path.is_dir():
-        raise UserError("it is no folder" if path.exists() else "there is no such folder")
+        raise UserError("it is not a folder" if path.exists() else "there is no such folder")
     if (path / CONFIG).exists() or (path / CONFIG).is_symlink():
         return [path]
     found = []
@@ -108,13 +90,13 @@ def _below(path: Path, skipped: dict[Path, str]) -> list[Path]:
     return found
 
 
-def _read(folders: Sequence[Path], skipped: dict[Path, str]) -> dict[Path, Run]:
+def _read(folders: Sequence[Path], skipped: dict[Path, str]) -> dict[Path, LoadedRun]:
     """Few points of each where there are many runs."""
     runs = {}
     points = max(FEWEST, min(POINTS, ALL_POINTS // max(1, len(folders))))
     for folder in folders:
         try:
-            run = Run(describe(folder), thinned(folder, points))
+            run = LoadedRun(describe(folder), thinned(folder, points))
         except (UserError, OSError) as error:
             skipped[folder] = str(error)
             continue
@@ -125,17 +107,17 @@ def _read(folders: Sequence[Path], skipped: dict[Path, str]) -> dict[Path, Run]:
     return runs
 
 
-def _alone(folders: Sequence[Path], runs: dict[Path, Run]) -> list[Series]:
-    """A series a run; labels say what tells them apart."""
+def _alone(folders: Sequence[Path], runs: dict[Path, LoadedRun]) -> list[Series]:
+    """One series per run; labels say what tells them apart."""
     folders = [folder for folder in folders if folder in runs]
     candidates = ([runs[folder].described.name for folder in folders], [folder.name for folder in folders])
     labels = next((names for names in candidates if len(set(names)) == len(names)), [str(folder) for folder in folders])
     return [Series(label, [runs[folder]]) for label, folder in zip(labels, folders, strict=True)]
 
 
-def _by_setting(swept: dict[Path, list[str]], runs: dict[Path, Run]) -> list[Series]:
-    """A series a setting of a sweep, in the order of the runs' names."""
-    groups: dict[str, list[Run]] = {}
+def _by_setting(swept: dict[Path, list[str]], runs: dict[Path, LoadedRun]) -> list[Series]:
+    """One series per setting of a sweep, in the order of the runs' names."""
+    groups: dict[str, list[LoadedRun]] = {}
     for folder, options in swept.items():
         if folder in runs:
             run = runs[folder].described

@@ -10,15 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.errors import UserError
-from hrnn.training.entries import CONFIG, LOCK, is_locked, read_entries, read_result
+from hrnn.metrics import Metrics
+from hrnn.training.entries import CONFIG, LOCK, is_locked, metrics_of, read_result, read_whole
 from hrnn.training.journal import JOURNAL, Record, newest
-
-BEST = {
-    "recalled_bits_per_character": "bits per recalled character",
-    "bits_per_character": "bits per character",
-    "accuracy": "accuracy",
-}
-
 
 LARGEST = 1e300
 
@@ -43,7 +37,7 @@ class Described:
     model: str
     sizes: tuple[int, ...]
     seed: int
-    solved: float | None  # bits below which a length counts as solved (copy)
+    metrics: Metrics
     entries: dict[str, Any]
 
     @property
@@ -58,11 +52,11 @@ class Described:
 
 def describe(folder: Path) -> Described:
     """A run as its config.json has it; one that describes none is a mistake of the user's, not of ours."""
-    entries = read_entries(folder)
+    entries = read_whole(folder)
     try:
         task, model, upkeep = (dict(entries[section]) for section in ("task", "model", "upkeep"))
         sizes = tuple(int(size) for size in model["hidden_sizes"])
-        found = Described(task["name"], model["model"], sizes, int(upkeep["seed"]), number(task.get("solved")), entries)
+        found = Described(task["name"], model["model"], sizes, int(upkeep["seed"]), metrics_of(entries), entries)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         why = f"{type(error).__name__}: {str(error)[:100]}"
         raise UserError(f"{folder / CONFIG} does not describe a run ({why})") from None
@@ -113,7 +107,7 @@ def summary_of(folder: Path) -> Summary:
     state = "running" if is_locked(folder) else "done" if result else "stopped"
     last = newest(folder, "update").get("update", {})
     updates, sequences = (int(number(last.get(name)) or 0) for name in ("update", "sequences"))
-    seconds, words = _seconds(folder, result, state), _result(folder, result, last)
+    seconds, words = _seconds(folder, result, state), _result(folder, run.metrics, result, last)
     return Summary(folder, run.task, run.model, state, updates, sequences, seconds, words)
 
 
@@ -129,15 +123,16 @@ def _seconds(folder: Path, result: Record | None, state: str) -> float:
     return spent
 
 
-def _result(folder: Path, result: Record | None, last: Record) -> str:
-    """The number one would ask for first: length, test, else the last validation, else the last loss."""
-    solved = (result or {}).get("longest_solved_length", last.get("solved"))
-    if number(solved):
-        at_least = "at least " if result is None or result.get("at_least") else ""
-        return f"length {at_least}{solved}"
+def _result(folder: Path, metrics: Metrics, result: Record | None, last: Record) -> str:
+    """The number one would ask for first: progress, test, else the last validation, else the last update."""
+    if (progress := metrics.progress) is not None:
+        reached = (result or {}).get(progress.in_result, last.get(progress.name))
+        if number(reached):
+            at_least = "at least " if result is None or result.get("at_least") else ""
+            return f"{progress.label} {at_least}{progress.text(reached)}"
     records = {**newest(folder, "test", "validation"), "update": last}
     for kind in ("test", "validation", "update"):
-        for name, words in BEST.items():
-            if (value := number(records.get(kind, {}).get(name))) is not None:
-                return f"{'training' if kind == 'update' else kind} {value:.4f} {words}"
+        for metric in metrics.task or (metrics.score,):
+            if (value := number(records.get(kind, {}).get(metric.name))) is not None:
+                return f"{'training' if kind == 'update' else kind} {metric.text(value)} {metric.label}"
     return ""

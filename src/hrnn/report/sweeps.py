@@ -1,4 +1,4 @@
-"""The table of a sweep: one row a setting, mean and deviation over its seeds, and the value of every run."""
+"""The table of a sweep: one row per setting, mean and deviation over its seeds, and the value of every run."""
 
 from __future__ import annotations
 
@@ -7,42 +7,46 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from hrnn.launching.follow import last_update
 from hrnn.launching.grid import SEED, Point, rows, shown
+from hrnn.launching.progress import last_update
 from hrnn.launching.units import stopped_early
+from hrnn.metrics import Metric, Metrics
+from hrnn.report.table import Table, mean_and_spread, number
 from hrnn.training.folder import read_result
 
-LENGTH = "longest_solved_length"
 # What a setting is judged by, the first of these that every finished run has. Choosing by a test would spoil the test.
-KINDS = ("validation", "length", "test", "training")
+KINDS = ("progress", "validation", "test", "training")
+NOTE = "Mean and population standard deviation over the seeds of a setting, where all of them are finished."
 
 
-def table_of(folder: Path, found: Sequence[Point]) -> dict[str, Any]:
+def entries_of(folder: Path, points: Sequence[Point]) -> dict[str, Any]:
     """The whole table as JSON; the best setting first, those with runs that are not finished last."""
-    values = {point.unit.name: values_of(folder, point) for point in found}
+    values = {point.unit.name: values_of(folder, point) for point in points}
     finished = [numbers for numbers in values.values() if numbers]
-    kind = next((kind for kind in KINDS if finished and all(kind in numbers for numbers in finished)), KINDS[0])
-    task = found[0].unit.config.task
-    higher = kind == "length" or task.score.higher_is_better
-    made = [_row(folder, setting, group, values, kind) for setting, group in rows(found)]
-    sign = -1 if higher else 1
+    kind = next((kind for kind in KINDS if finished and all(kind in numbers for numbers in finished)), KINDS[1])
+    metric = metric_of(points, kind)
+    made = [_row(folder, setting, group, values, kind) for setting, group in rows(points)]
+    sign = -1 if metric.higher_is_better else 1
     made.sort(key=lambda row: (row["mean"] is None, 0 if row["mean"] is None else sign * row["mean"]))
-    metric = LENGTH if kind == "length" else task.score.name
-    return {"metric": metric, "judged_on": kind, "higher_is_better": higher, "rows": made}
+    return {"metric": metric.in_result, "judged_on": kind, "higher_is_better": metric.higher_is_better, "rows": made}
+
+
+def metric_of(points: Sequence[Point], kind: str) -> Metric:
+    metrics: Metrics = points[0].unit.config.task.measured
+    return metrics.judged_by if kind == "progress" else metrics.score
 
 
 def values_of(folder: Path, point: Point) -> dict[str, float]:
     """The numbers of a finished run, by kind; none of one that is not finished."""
-    result, metric = read_result(folder / point.unit.name), point.unit.config.task.score.name
+    result, metrics = read_result(folder / point.unit.name), point.unit.config.task.measured
     if result is None:
         return {}
-    found = {kind: result[kind][metric] for kind in ("validation", "test") if metric in result.get(kind, {})}
-    if LENGTH in result and "test" not in result:  # otherwise one length was trained, and its solution is no length
-        found["length"] = result[LENGTH]
-    last = last_update(folder / point.unit.name).get(metric)
-    return {**found, "training": last} if last is not None else found
+    score, progress = metrics.score.name, metrics.progress
+    values = {kind: result[kind][score] for kind in ("validation", "test") if score in result.get(kind, {})}
+    if progress is not None and metrics.judged_by_progress and progress.in_result in result:
+        values["progress"] = result[progress.in_result]
+    last = last_update(folder / point.unit.name).get(score)
+    return {**values, "training": last} if last is not None else values
 
 
 def _row(
@@ -66,36 +70,23 @@ def _row(
     }
 
 
-def cells(table: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows as words."""
-    options = list(table["rows"][0]["setting"])
-    words = table["metric"].replace("_", " ")
-    head = [*options, words if table["judged_on"] == "length" else f"{words} ({table['judged_on']})", "runs"]
-    return head, [[*row["setting"].values(), _mean(row), ", ".join(map(_value, row["runs"]))] for row in table["rows"]]
+def table_of(entries: dict[str, Any], metric: Metric) -> Table:
+    words = metric.label if entries["judged_on"] == "progress" else f"{metric.label} ({entries['judged_on']})"
+    heads = [*entries["rows"][0]["setting"], words, "runs"]
+    lines = []
+    for row in entries["rows"]:
+        runs = ", ".join(_value(run, metric) for run in row["runs"])
+        lines.append([*row["setting"].values(), _mean(row, metric.digits), runs])
+    return Table(heads, lines, words=heads, notes=[NOTE])
 
 
-def _mean(row: dict[str, Any]) -> str:
+def _mean(row: dict[str, Any], digits: int) -> str:
     if row["mean"] is None:
         return ""
-    return f"{row['mean']:.4f} ± {row['std']:.4f}" if len(row["runs"]) > 1 else f"{row['mean']:.4f}"
+    return mean_and_spread(row["mean"], row["std"], digits) if len(row["runs"]) > 1 else number(row["mean"], digits)
 
 
-def _value(run: dict[str, Any]) -> str:
+def _value(run: dict[str, Any], metric: Metric) -> str:
     if run["state"] != "done" or run["value"] is None:
         return f"{run['state']} at update {run['update']}"
-    return str(run["value"]) if isinstance(run["value"], int) else f"{run['value']:.4f}"
-
-
-def markdown(table: dict[str, Any]) -> str:
-    head, body = cells(table)
-    lines = [head, ["---"] * len(head), *body]
-    note = "Mean and population standard deviation over the seeds of a setting, where all of them are finished."
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + f"\n{note}\n"
-
-
-def terminal(table: dict[str, Any]) -> Table:
-    head, body = cells(table)
-    made = Table(*head, box=None, header_style="bold")
-    for line in body:
-        made.add_row(*line)
-    return made
+    return metric.text(run["value"])

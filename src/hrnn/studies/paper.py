@@ -1,71 +1,16 @@
-"""The experiments: their rows, what is read from a run, what is expected, and what is drawn."""
+"""The paper's experiments, and two beyond it: their rows, what is read from a run, what is expected, and what is drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import hrnn.studies.recipes as recipes
-from hrnn.studies.recipes import NEEDLE_BETAS, Recipe
+from hrnn.studies.experiment import Experiment, Panel, Quantity, Record, Row
+from hrnn.studies.recipes import NEEDLE_BETAS
 from hrnn.studies.rules import Expectation, ahead, best_behind_best, close, every_run, on_par, spread_over
-from hrnn.tasks import Needle
+from hrnn.tasks import Copy, Needle
 
-Record = dict[str, Any]
 CHANCE_BITS, SOLVED_BITS = 0.9, 0.15  # at least, at most, per recalled character
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of a table. name: as --models and the folders have it; title: as the table has it."""
-
-    name: str
-    title: str
-    recipe: Recipe
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """What a run is judged by, read from its result and its journal; None: it did not get there."""
-
-    name: str
-    title: str
-    read: Callable[[Record, Sequence[Record]], float | None]
-    digits: int = 4
-    higher_is_better: bool = True
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A picture of learning: an entry of the journal's records, for some rows or all."""
-
-    entry: str
-    label: str
-    kind: str = "validation"  # of the records
-    title: str = ""
-    rows: tuple[str, ...] = ()
-    steps: bool = False  # the value holds until the next record
-    lines: tuple[tuple[float, str], ...] = ()  # levels to compare with, dotted, and what they are
-    every_run: bool = False  # one line a run instead of mean and spread
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """An experiment; the first quantity is the one of the table, `chosen_by` that of the search for beta."""
-
-    name: str
-    title: str
-    rows: tuple[Row, ...]
-    quantities: tuple[Quantity, ...]
-    expectations: tuple[Expectation, ...]
-    panels: tuple[Panel, ...]
-    data: str | None = None
-    chosen_by: Quantity | None = None
-    in_paper: bool = True
-    again: Callable[[Any], Any] | None = None  # from a configuration to that of a second attempt, see `missed`
-
-    def row(self, name: str) -> Row:
-        return next(row for row in self.rows if row.name == name)
 
 
 def missed(result: Record) -> bool:
@@ -111,6 +56,10 @@ def _ahead_of_both(quantity: str, words: str, **margin: float) -> tuple[Expectat
     )
 
 
+def _accuracy(title: str = "", rows: tuple[str, ...] = (), lines: tuple[tuple[float, str], ...] = ()) -> Panel:
+    return Panel("accuracy", "accuracy on validation", title=title, rows=rows, lines=lines, top=1.01)
+
+
 COPY = Experiment(
     "copy",
     "Copy task: longest length solved",
@@ -147,8 +96,8 @@ MNIST = Experiment(
         on_par("ours is on par with HRNN", "ours", "hrnn", "accuracy", within=0.02),
         *_ahead_of_both("accuracy", "is well ahead of", by=0.05),
     ),
-    (Panel("accuracy", "accuracy on validation"), Panel("loss", "training loss (nats)", kind="update")),
-    data="mnist",
+    (_accuracy(), Panel("loss", "training loss (nats)", kind="update")),
+    data=("mnist",),
     chosen_by=VALIDATED,
 )
 
@@ -162,7 +111,7 @@ PERMUTED = Experiment(
         *_ahead_of_both("accuracy", "is ahead, by a point or more, of", by=0.01),
     ),
     MNIST.panels,
-    data="mnist",
+    data=("mnist",),
     chosen_by=VALIDATED,
 )
 
@@ -184,7 +133,7 @@ PTB = Experiment(
         Panel("bits_per_character", "validation (bits per character)"),
         Panel("bits_per_character", "training (bits per character)", kind="update"),
     ),
-    data="ptb",
+    data=("ptb",),
     chosen_by=PTB_VALID,
 )
 
@@ -207,8 +156,9 @@ DEEP_COPY = Experiment(
             "recalled_bits_per_character",
             "loss (bits per recalled character)",
             kind="update",
-            lines=((1.0, "chance"), (SOLVED_BITS, "solved")),
+            lines=Copy().score.levels,
             every_run=True,
+            top=1.5,
         ),
     ),
 )
@@ -231,8 +181,8 @@ NEEDLE = Experiment(
         spread_over("ours is sensitive to beta", OURS_BY_BETA, "accuracy", at_least=0.2),
     ),
     (
-        Panel("accuracy", "accuracy on validation", title="ours", rows=("ours-0", *OURS_BY_BETA, "unlocked"), lines=CHANCE),
-        Panel("accuracy", "accuracy on validation", title="HRNN", rows=HRNN_BY_BETA, lines=CHANCE),
+        _accuracy("ours", ("ours-0", *OURS_BY_BETA, "unlocked"), CHANCE),
+        _accuracy("HRNN", HRNN_BY_BETA, CHANCE),
     ),
     in_paper=False,
 )
@@ -241,12 +191,12 @@ LONG = {"1,000": recipes.long_1e3, "10,000": recipes.long_1e4, "100,000": recipe
 
 
 def _long_rows() -> tuple[Row, ...]:
-    found = []
+    rows = []
     for steps, recipe in LONG.items():
         name = steps.replace(",", "")
-        found.append(Row(f"ours-{name}", f"ours, {steps} steps", recipe))
-        found.append(Row(f"unlocked-{name}", f"ours, unlocked, {steps} steps", recipes.unlocked_recipe(recipe)))
-    return tuple(found)
+        rows.append(Row(f"ours-{name}", f"ours, {steps} steps", recipe))
+        rows.append(Row(f"unlocked-{name}", f"ours, unlocked, {steps} steps", recipes.unlocked_recipe(recipe)))
+    return tuple(rows)
 
 
 NEEDLE_LONG = Experiment(
@@ -259,13 +209,7 @@ NEEDLE_LONG = Experiment(
         for steps in LONG
     ),
     tuple(
-        Panel(
-            "accuracy",
-            "accuracy on validation",
-            title=f"{steps} steps",
-            rows=(f"ours-{steps.replace(',', '')}", f"unlocked-{steps.replace(',', '')}"),
-            lines=CHANCE,
-        )
+        _accuracy(f"{steps} steps", (f"ours-{steps.replace(',', '')}", f"unlocked-{steps.replace(',', '')}"), CHANCE)
         for steps in LONG
     ),
     in_paper=False,

@@ -1,4 +1,4 @@
-"""From a request to its runs and back: which there are to be, which of them are missing, and what the finished ones found."""
+"""From a request to its runs and back: which there are to be, which of them are missing, and the results of the others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hrnn.launching.measuring import bytes_of
 from hrnn.launching.run import run
 from hrnn.launching.units import Ending, Engine, Unit
 from hrnn.memory import exact_count, paper_count
-from hrnn.studies.paper import Experiment, Row, missed
-from hrnn.studies.recipes import BETAS, Profile, complete, with_betas
-from hrnn.studies.results import Result
-from hrnn.tasks import Copy
+from hrnn.studies.experiment import Experiment, Row
+from hrnn.studies.paper import missed
+from hrnn.studies.recipes import BETAS, RESTRICTED, Profile, complete, with_betas
+from hrnn.studies.results import RunResult
 from hrnn.training.config import Config
 from hrnn.training.folder import read_result
 from hrnn.training.network import unrolled
@@ -92,28 +92,28 @@ def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
     collect(request)  # what is in the folder must fit, before anything is run
     if request.grid:
         searched = [unit for betas in request.searched(request.rows).values() for units in betas.values() for unit in units]
-        ending = _run(request, searched, engine)
+        ending = run_missing(request, searched, engine)
         if ending.interrupted or ending.failures:
             return request, ending
         request = with_chosen(request)
     units = request.units(request.rows, request.seeds)
-    ending = _run(request, units, engine)
+    ending = run_missing(request, units, engine)
     if not ending.interrupted and request.experiment.again:
         again = [request.again(unit) for unit in units if _missed(request, unit)]
-        second = _run(request, again, engine)
+        second = run_missing(request, again, engine)
         ending = Ending({**ending.failures, **second.failures}, second.interrupted, second.code)
     return request, ending
 
 
 def _missed(request: Request, unit: Unit) -> bool:
-    found = results.read(request.folder, unit, request.setting)
-    return found is not None and not found.failure and missed(found.result) and unit.config.task.start > 1
+    there = results.read(request.folder, unit, request.setting)
+    return there is not None and not there.failure and missed(there.result) and unit.config.task.start > 1
 
 
-def _run(request: Request, units: Sequence[Unit], engine: Engine) -> Ending:
+def run_missing(request: Request, units: Sequence[Unit], engine: Engine) -> Ending:
     """Train those that have no result yet, then write down the results of all that are over, and of those that failed."""
     known = {unit.name: results.read(request.folder, unit, request.setting) for unit in units}
-    missing = [unit for unit in units if (found := known[unit.name]) is None or found.failure]
+    missing = [unit for unit in units if (there := known[unit.name]) is None or there.failure]
     if not missing:
         return Ending()
     work = request.folder / results.WORK
@@ -127,9 +127,18 @@ def _run(request: Request, units: Sequence[Unit], engine: Engine) -> Ending:
             continue
         row = unit.name.rpartition("/")[0]
         if row not in memories:
-            memories[row] = _memory_there(request, row) or memory_of(unit.config, children=3 if request.scale == 1 else 1)
+            memories[row] = _memory(request, row, unit.config)
         results.export(request.folder, unit, request.setting, memories[row], failure)
     return ending
+
+
+def _memory(request: Request, row: str, config: Config[Any]) -> dict[str, Any]:
+    """What the runs of a row need; measured once."""
+    if not request.experiment.with_memory:
+        return {}
+    for path in sorted((request.folder / results.RUNS / row).glob("seed-*.json")):
+        return dict(results.entries_of(path)["memory"])
+    return memory_of(config, children=3 if request.scale == 1 else 1)
 
 
 def memory_of(config: Config[Any], children: int = 3) -> dict[str, Any]:
@@ -137,33 +146,34 @@ def memory_of(config: Config[Any], children: int = 3) -> dict[str, Any]:
     counts: dict[str, Any] = {"paper_count": None, "exact_count": None}
     if not config.reaches:
         window = unrolled(config)
-        restricted = config.model.model in ("ours", "gr-hrnn")
+        restricted = config.model.model in RESTRICTED
         counts["paper_count"] = paper_count(config.periods, window) if restricted else window
         counts["exact_count"] = exact_count(config.hidden_sizes, config.periods, window) if restricted else window
     return {**counts, "measured_bytes": bytes_of(config, children)}
 
 
-def _memory_there(request: Request, row: str) -> dict[str, Any] | None:
-    """What an earlier run of the same row measured."""
-    for path in sorted((request.folder / results.RUNS / row).glob("seed-*.json")):
-        return dict(results.entries_of(path)["memory"])
-    return None
-
-
 @dataclass(frozen=True)
-class Found:
-    """The run of a row and seed that counts, and the first attempt where that one missed the first length."""
+class SeedRun:
+    """The run of a row and seed: the attempt that counts, and the first one where that missed the first length."""
 
     seed: int
-    result: Result
-    first: Result | None = None
+    counted: RunResult
+    first: RunResult | None = None
+
+    @property
+    def batch(self) -> int:
+        return int(self.counted.entries["config"]["learning"]["batch"])
 
 
-def collect(request: Request) -> dict[str, list[Found]]:
-    """By row, every run in the folder, whatever seeds and models were asked for now; another recipe's is refused."""
+Runs = dict[str, list[SeedRun]]
+"""By row."""
+
+
+def collect(request: Request) -> Runs:
+    """Every run in the folder, whatever seeds and models were asked for now; another recipe's is refused."""
     if request.grid and not request.betas and (request.folder / results.RUNS / "grid").exists():
         request = with_chosen(request)
-    found: dict[str, list[Found]] = {}
+    runs: Runs = {}
     expected = []
     for row in request.experiment.rows:
         seeds = set()
@@ -176,12 +186,12 @@ def collect(request: Request) -> dict[str, list[Found]]:
             assert first is not None
             second = None
             expected.append(unit.name)
-            if request.experiment.again and isinstance(unit.config.task, Copy):
+            if request.experiment.again:
                 second = results.read(request.folder, request.again(unit), request.setting)
                 expected.append(unit.name + AGAIN)
-            found.setdefault(row.name, []).append(Found(seed, second or first, first if second else None))
+            runs.setdefault(row.name, []).append(SeedRun(seed, second or first, first if second else None))
     results.refuse_strangers(request.folder, expected)
-    return found
+    return runs
 
 
 def search_results(request: Request) -> dict[str, dict[float, list[float]]]:

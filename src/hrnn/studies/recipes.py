@@ -1,4 +1,4 @@
-"""The recipes: one function a row of the tables, from a profile to a run; seed, data and scale are added by `complete`.
+"""The recipes: one function per row of the tables, from a profile to a run; seed, data and scale are added by `complete`.
 
 "paper": the paper's settings. Budgets, and patience where there is a curriculum, are ours: the paper gives none but for Penn
 TreeBank. "desk": the same structure in minutes. Every setting that was tried for it is in docs/paper.md. All rows of an
@@ -21,6 +21,7 @@ Profile = Literal["desk", "paper"]
 Recipe = Callable[[Profile], Config[Any]]
 
 UPKEEP = Runtime(threads=1, journal_every=25, tensorboard=False, frozen_every=0)
+RESTRICTED = ("ours", "gr-hrnn")  # models with restricted gradients; those of the others are true
 BETAS = (1e-3, 1e-2, 1e-1, 0.0, 1.0, 10.0, 100.0)  # the paper's grid, in its order
 NEEDLE_BETAS = (0.0, 0.1, 1.0, 10.0)
 
@@ -302,5 +303,5 @@ def _folder(data: Path | None, name: str) -> Path:
     if data is None:
         raise UserError(f"this experiment needs data; put {what} into DATA/{name} and give --data DATA")
     if not (data / name).is_dir():
-        raise UserError(f"{data / name} is no folder; put {what} there, or give another --data")
+        raise UserError(f"{data / name} is not a folder; put {what} there, or give another --data")
     return data / name

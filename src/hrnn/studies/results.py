@@ -1,4 +1,4 @@
-"""The results of an experiment in a folder: one JSON and one journal a run, from which tables and pictures are made.
+"""The results of an experiment in a folder: one JSON and one journal per run, from which tables and pictures are made.
 
 FOLDER/runs/ROW/seed-N.json, .jsonl    what was found, with configuration, memory, date, versions and hardware
 FOLDER/work/ROW/seed-N/                the run itself with its checkpoints; no longer needed when the run is over
@@ -34,7 +34,7 @@ PLACES = ("task.data", "task.validation", "task.test", "task.download", "task.mi
 
 
 @dataclass(frozen=True)
-class Result:
+class RunResult:
     """A finished run as its JSON has it, and its journal."""
 
     name: str  # of the unit
@@ -60,7 +60,7 @@ def path_of(folder: Path, name: str) -> Path:
     return folder / RUNS / f"{name}.json"
 
 
-def read(folder: Path, unit: Unit, setting: dict[str, Any]) -> Result | None:
+def read(folder: Path, unit: Unit, setting: dict[str, Any]) -> RunResult | None:
     """The result of a unit, if it is there; one of another recipe is refused.
 
     setting: what the run belongs to (experiment, profile, scale).
@@ -71,26 +71,39 @@ def read(folder: Path, unit: Unit, setting: dict[str, Any]) -> Result | None:
         difference = in_words(
             {**entries["setting"], **with_old_values(entries["config"])}, {**setting, **to_json(unit.config)}, ignored=PLACES
         )
-        if not difference:
-            lines = path.with_suffix(".jsonl").read_bytes().splitlines()
-            return Result(unit.name, entries, [json.loads(line) for line in lines])
+    except FileNotFoundError:
+        return None
+    except (KeyError, TypeError) as error:
+        raise _unreadable(path, error) from None
+    if difference:
+        raise UserError(f"{path} is of another recipe ({difference}); give another --folder")
+    return stored(folder, unit.name)
+
+
+def stored(folder: Path, name: str) -> RunResult | None:
+    """The result of a unit, if it is there, of whatever recipe."""
+    path = path_of(folder, name)
+    try:
+        entries = entries_of(path)
+        lines = path.with_suffix(".jsonl").read_bytes().splitlines()
+        return RunResult(name, entries, [json.loads(line) for line in lines])
     except FileNotFoundError as error:
         if Path(error.filename) == path:
             return None
         raise UserError(f"{path} is there without its journal {path.with_suffix('.jsonl').name}; remove it") from None
-    except UserError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
-    raise UserError(f"{path} is of another recipe ({difference}); give another --folder")
 
 
 def entries_of(path: Path) -> dict[str, Any]:
     """The JSON of a run, in the newest format; which version of hrnn wrote it is information only."""
     try:
-        return upgraded(dict(json.loads(path.read_text())), path)
-    except (ValueError, TypeError) as error:
-        raise error if isinstance(error, UserError) else _unreadable(path, error) from None
+        entries = dict(json.loads(path.read_text()))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, TypeError) as error:
+        raise _unreadable(path, error) from None
+    return upgraded(entries, path)
 
 
 def upgraded(entries: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -145,6 +158,12 @@ def environment() -> dict[str, Any]:
         "processor": processor(),
         "cores": os.cpu_count(),
     }
+
+
+def environments(folder: Path) -> list[dict[str, Any]]:
+    """Those of all runs, each once."""
+    all_of_them = [entries_of(path)["environment"] for path in sorted((folder / RUNS).rglob("*.json"))]
+    return [json.loads(text) for text in sorted({json.dumps(one, sort_keys=True) for one in all_of_them})]
 
 
 def processor() -> str:

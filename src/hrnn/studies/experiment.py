@@ -1,0 +1,67 @@
+"""What an experiment is made of, as data: rows with their recipes, quantities, expectations, panels of its figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hrnn.studies.recipes import Recipe
+from hrnn.studies.rules import Expectation
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table. name: as --models and the folders have it; title: as the table has it."""
+
+    name: str
+    title: str
+    recipe: Recipe
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a run is judged by, read from its result and its journal; None: it did not get there."""
+
+    name: str
+    title: str
+    read: Callable[[Record, Sequence[Record]], float | None]
+    digits: int = 4
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture of learning: an entry of the journal's records, for some rows or all."""
+
+    entry: str
+    label: str
+    kind: str = "validation"  # of the records
+    title: str = ""
+    rows: tuple[str, ...] = ()
+    steps: bool = False  # the value holds until the next record
+    lines: tuple[tuple[float, str], ...] = ()  # levels to compare with, dotted, and what they are
+    every_run: bool = False  # one line per run instead of mean and spread
+    top: float | None = None  # of the axis; single steps far above it would press the rest together
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment; the first quantity is the one of the table, `chosen_by` that of the search for beta."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    quantities: tuple[Quantity, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
+    panels: tuple[Panel, ...] = ()
+    data: tuple[str, ...] = ()  # folders that --data must hold
+    chosen_by: Quantity | None = None
+    in_paper: bool = True
+    with_memory: bool = True  # measure the peak bytes of an update of every row
+    again: Callable[[Any], Any] | None = None  # from a configuration to that of a second attempt, see `missed`
+
+    def row(self, name: str) -> Row:
+        return next(row for row in self.rows if row.name == name)
