@@ -121,7 +121,7 @@ def test_a_full_disk_under_one_run_fails_that_run_alone(tmp_path, monkeypatch, c
         (("--over", "seed=0,0"), "seed=0 and seed=0 are the same run; drop one of the values"),
         (("--over", "model=ours,lstm"), "model=lstm: --model lstm is one flat LSTM"),
         (("--over", "clip=1,-1"), "--clip is -1.0; give a number above 0"),
-        (("--over", "seed=0,1", "--sweep-seed", 3), "--sweep-seed 3 is of the draw of --random"),
+        (("--over", "seed=0,1", "--sweep-seed", 3), "--sweep-seed 3 is of the sample of --random"),
         (("--over", "clip=1,2", "--random", 3), "--random is 3 and the grid has 2 settings"),
         (
             ("--over", "seed=0,1", "--address", "localhost:1"),

@@ -16,7 +16,8 @@ import pytest
 import campaigns.__main__
 from hrnn.commands import sweep
 from hrnn.commands.options import parse
-from hrnn.commands.train import Train, task_and_rest
+from hrnn.commands.task import task_and_rest
+from hrnn.commands.train import Train
 from hrnn.errors import UserError
 from hrnn.launching.grid import points
 from hrnn.training.config import Config, resolved

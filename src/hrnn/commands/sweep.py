@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
@@ -12,7 +12,7 @@ from typing import Any, Generic
 import tyro
 
 from hrnn.commands.options import console, ended, parse, require_folder
-from hrnn.commands.train import USAGE, help_text, task_and_rest
+from hrnn.commands.task import full_command, help_text, task_and_rest, usage
 from hrnn.errors import DONE, UserError, shortened
 from hrnn.launching.early import Early
 from hrnn.launching.engines import Where, engine_of
@@ -23,7 +23,7 @@ from hrnn.launching.units import Ending, prepare
 from hrnn.limits import at_least
 from hrnn.limits import option as ranged
 from hrnn.report.sweeps import NOTE, entries_of, metric_of, table_of
-from hrnn.tasks import TASKS, name_of, task_named
+from hrnn.tasks import name_of, task_named
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT
 from hrnn.training.files import write_atomically
@@ -49,9 +49,9 @@ class Grid:
     """OPTION=VALUE,VALUE,...: an option of the run and the values that it takes, once for every option that varies; a value
     that is a list has its entries separated by spaces."""
     random: int | None = ranged(None, at_least(1))
-    """Draw so many settings of the grid, none twice, instead of all; each is run with every seed."""
+    """Take so many settings of the grid at random, none twice, instead of all; each is run with every seed."""
     sweep_seed: int | None = None
-    """Of that draw; 0 by default."""
+    """Of that sample; 0 by default."""
     folder: Path | None = None
     """Where the runs and the table go; sweeps/TASK by default. With --engine ray on storage that all nodes share."""
     prune: bool = False
@@ -76,70 +76,77 @@ class Sweep(Generic[TaskT]):
 
 
 def main(arguments: Sequence[str]) -> int:
-    name, rest = task_and_rest(list(arguments))
+    name, rest = task_and_rest(arguments)
     if name is None:
-        first_lines = {name: (task.__doc__ or "").splitlines()[0] for name, task in TASKS.items()}
-        usage = USAGE.replace("hrnn train", "hrnn sweep")
-        print(usage.format(tasks="\n".join(f"  {name:8}{line}" for name, line in first_lines.items())))
+        print(usage("sweep"))
         return DONE
     options, axes = read(name, rest)
     grid, base = options.grid, options.config
     if grid.sweep_seed is not None and grid.random is None:
-        raise UserError(f"--sweep-seed {grid.sweep_seed} is of the draw of --random; give that, too, or drop it")
-    found = points(base, axes, grid.random, grid.sweep_seed or 0)
+        raise UserError(f"--sweep-seed {grid.sweep_seed} is of the sample of --random; give that, too, or drop it")
+    runs = points(base, axes, grid.random, grid.sweep_seed or 0)
     engine = engine_of(options.where)
     folder = grid.folder or Path("sweeps") / name_of(base.task).rpartition(":")[2].lower()
     require_folder(folder, "--folder")
-    with folders.working_in(folder):
-        here = common(base, axes)
-        found = fitted(folder, found, here, base)
-        units = [point.unit for point in found]
-        prepare(folder, units)
-        write_common(folder, here)
+    runs = prepared(folder, runs, base, axes)
+    units = [point.unit for point in runs]
     with ProgressTable(folder, units) as table:
         ending = run(folder, units, engine, Early(folder, units, table) if grid.prune else table, leave_stopped=grid.prune)
-    return report(folder, found, ending, grid.json)
+    report(folder, runs, ending, grid.json)
+    return ended(ending, folder)
+
+
+def prepared(folder: Path, runs: Sequence[Point], base: Config[Any], axes: Sequence[Axis]) -> list[Point]:
+    """The same runs, each with its folder; those that are there already under the names that they have."""
+    with folders.working_in(folder):
+        here = common(base, axes)
+        fitting = fitted(folder, runs, here, base)
+        prepare(folder, [point.unit for point in fitting])
+        write_common(folder, here)
+    return fitting
 
 
 def read(name: str, rest: list[str]) -> tuple[Sweep[Any], list[Axis]]:
     """The options, and the values of those that vary, each read as `hrnn train` would read it."""
     kind = task_named(name)
-    command = f"sweep {name}" if name in TASKS else f"sweep --task {name}"
-    type_: Any = Sweep[kind]  # type: ignore[valid-type]
-
-    def parsed(extra: Sequence[str]) -> Sweep[Any]:
-        return parse(type_, command, [*rest, *extra], INTRODUCTION + help_text(kind))
-
+    command, description = full_command("sweep", name), INTRODUCTION + help_text(kind)
+    sweep_type: type[Sweep[Any]] = Sweep[kind]  # type: ignore[valid-type]
     if {"-h", "--help"} & set(rest):
-        parsed(())
-    values = given(rest)
-    known = options_of(kind)
-    for option in values:
-        if option not in known:
-            raise UserError(
-                f"--over {shortened(option)}: hrnn train {name} has no such option to vary; there are {', '.join(known)}"
-            )
-        if {f"--{option}", f"--no-{option}"} & {word.partition("=")[0].replace("_", "-") for word in rest}:
-            raise UserError(f"--{option} is given, and varied by --over {option}; drop one of them")
+        parse(sweep_type, command, rest, description)
+    known, values = options_of(kind), given(rest)
+    check(name, rest, values, known)
     first = {option: words(option, several[0], known[option]) for option, several in values.items()}
-    base = parsed([word for these in first.values() for word in these])
-    if (most := max(map(len, values.values()), default=0)) > MOST_VALUES:
+
+    def parsed(changed: dict[str, list[str]]) -> Sweep[Any]:
+        extra = [word for several in {**first, **changed}.values() for word in several]
+        return parse(sweep_type, command, [*rest, *extra], description)
+
+    base = parsed({})
+    if not values:
+        raise UserError("what is varied? Give --over OPTION=VALUE,VALUE,... such as --over learning-rate=1e-3,2e-3")
+    if (most := max(map(len, values.values()))) > MOST_VALUES:
         raise UserError(f"--over names {most:,} values of one option; give at most {MOST_VALUES:,}")
     axes = []
-    for option, several in values.items():
-        found = []
-        for value in several:
-            these = {**first, option: words(option, value, known[option])}
-            found.append(known[option].value(parsed([word for line in these.values() for word in line]).config))
-        axes.append(Axis(option, known[option], found))
-    if not axes:
-        raise UserError("what is varied? Give --over OPTION=VALUE,VALUE,... such as --over learning-rate=1e-3,2e-3")
+    for name, several in values.items():
+        option = known[name]
+        axes.append(Axis(name, option, [option.value(parsed({name: words(name, value, option)}).config) for value in several]))
     return base, axes
+
+
+def check(name: str, rest: Sequence[str], varied: Iterable[str], known: dict[str, Option]) -> None:
+    """What varies is an option of the run, and not given another value."""
+    fixed = {word.partition("=")[0].replace("_", "-") for word in rest}
+    for option in varied:
+        if option not in known:
+            there = ", ".join(known)
+            raise UserError(f"--over {shortened(option)}: hrnn train {name} has no such option to vary; there are {there}")
+        if {f"--{option}", f"--no-{option}"} & fixed:
+            raise UserError(f"--{option} is given, and varied by --over {option}; drop one of them")
 
 
 def given(rest: Sequence[str]) -> dict[str, list[str]]:
     """The values after every --over, by option."""
-    found: dict[str, list[str]] = {}
+    values_of: dict[str, list[str]] = {}
     for place, word in enumerate(rest):
         if word != "--over" and not word.startswith("--over="):
             continue
@@ -149,10 +156,10 @@ def given(rest: Sequence[str]) -> dict[str, list[str]]:
         several = [value.strip() for value in values.split(",")]
         if not option or not equals or not all(several):
             raise UserError(f"--over {shortened(text)!r} should read OPTION=VALUE,VALUE,... such as learning-rate=1e-3,2e-3")
-        if option in found:
+        if option in values_of:
             raise UserError(f"--over {option} is given twice; give all values at once: --over {option}={','.join(several)},...")
-        found[option] = several
-    return found
+        values_of[option] = several
+    return values_of
 
 
 def words(option: str, value: str, kind: Option) -> list[str]:
@@ -167,10 +174,10 @@ def words(option: str, value: str, kind: Option) -> list[str]:
         raise UserError(f"--over {option}: {shortened(value)!r} cannot be read ({error})") from None
 
 
-def report(folder: Path, found: Sequence[Point], ending: Ending, as_json: bool) -> int:
-    """The table of these runs, written and shown; returns the exit code."""
-    entries = entries_of(folder, found)
-    table = table_of(entries, metric_of(found, entries["judged_on"]))
+def report(folder: Path, runs: Sequence[Point], ending: Ending, as_json: bool) -> None:
+    """The table of these runs, written and shown."""
+    entries = entries_of(folder, runs)
+    table = table_of(entries, metric_of(runs, entries["judged_on"]))
     write_atomically(folder / "table.json", json.dumps(entries, indent=1).encode() + b"\n")
     write_atomically(folder / "table.md", f"{table.markdown()}\n\n{NOTE}\n".encode())
     if as_json:
@@ -178,4 +185,3 @@ def report(folder: Path, found: Sequence[Point], ending: Ending, as_json: bool) 
     else:
         console().print(table.terminal())
         print(f"{folder}: table.md, table.json, and every run in a folder of its own; hrnn runs {folder} lists them")
-    return ended(ending, folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -12,12 +11,13 @@ from typing import Any, Generic
 
 import hrnn.training.folder as folders
 from hrnn.commands.options import parse, require_folder
-from hrnn.errors import DONE, EXPECTED, DivergedError, UserError, failure_code, stop_code
+from hrnn.commands.task import full_command, help_text, task_and_rest, usage
+from hrnn.errors import DONE, EXPECTED, DivergedError, failure_code, stop_code
 from hrnn.limits import above, at_least, option
 from hrnn.metrics import Metrics
 from hrnn.parallel import LONGEST, TIMEOUT, Group, join
-from hrnn.tasks import TASKS, Task, name_of, task_named
-from hrnn.training.config import SUGGESTED, Budget, Config, Learning, Model, Runtime, TaskT
+from hrnn.tasks import Task, name_of, task_named
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT
 from hrnn.training.display import suitable_display
 from hrnn.training.loop import Outcome, start
 
@@ -49,24 +49,15 @@ class Train(Generic[TaskT]):
 
 
 ADVICE = "Try a lower --learning-rate, --clip 1 or --warmup 100"
-USAGE = """\
-usage: hrnn train TASK [OPTIONS], or hrnn train --task module:Name [OPTIONS] for a task of your own
-
-tasks:
-{tasks}
-
-hrnn train TASK --help lists the options."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    name, rest = task_and_rest(list(arguments))
+    name, rest = task_and_rest(arguments)
     if name is None:
-        first_lines = {name: (task.__doc__ or "").splitlines()[0] for name, task in TASKS.items()}
-        print(USAGE.format(tasks="\n".join(f"  {name:8}{line}" for name, line in first_lines.items())))
+        print(usage("train"))
         return DONE
     kind = task_named(name)
-    command = f"train {name}" if name in TASKS else f"train --task {name}"
-    options: Train[Any] = parse(_train_type(kind), command, rest, help_text(kind))
+    options: Train[Any] = parse(_train_type(kind), full_command("train", name), rest, help_text(kind))
     config = Config(options.task, options.model, options.learning, options.budget, options.upkeep)
     short = name_of(options.task).rpartition(":")[2].lower()
     folder = options.place.run or Path("runs") / f"{short}-{config.model.model}-{config.upkeep.seed}"
@@ -78,30 +69,6 @@ def main(arguments: Sequence[str]) -> int:
         return start(config, folder, overwrite=place.overwrite, group=group, minutes=place.minutes, display=display)
 
     return run_and_report(folder, place.json, place.timeout, work)
-
-
-def task_and_rest(arguments: list[str]) -> tuple[str | None, list[str]]:
-    """The name of the task, first or after --task anywhere, and the other arguments."""
-    for place, argument in enumerate(arguments):
-        if argument == "--task":
-            if place + 1 == len(arguments):
-                raise UserError("--task needs a name: --task module:Name")
-            return arguments[place + 1], arguments[:place] + arguments[place + 2 :]
-        if argument.startswith("--task="):
-            return argument.removeprefix("--task="), arguments[:place] + arguments[place + 1 :]
-    if not arguments:
-        raise UserError(f"which task? There are {', '.join(TASKS)}, and your own as --task module:Name")
-    if arguments[0] in ("-h", "--help"):
-        return None, []
-    return arguments[0], arguments[1:]
-
-
-def help_text(kind: type[Task]) -> str:
-    """The task's docstring with its examples, and what it takes for options of the run that are not given."""
-    suggested = {**SUGGESTED, **kind.suggested}
-    values = {name: " ".join(map(str, v)) if isinstance(v, tuple) else str(v) for name, v in suggested.items()}
-    taken = " ".join(f"--{name.replace('_', '-')} {value}".rstrip() for name, value in values.items())
-    return f"{inspect.cleandoc(kind.__doc__ or '')}\n\nWhat this task takes where not given: {taken}"
 
 
 def _train_type(kind: type[Task]) -> type[Train[Any]]:
