@@ -130,16 +130,16 @@ def test_what_is_no_such_file(kind, model, tmp_path):
     content = path.read_bytes()
     for spoiled in (content[:-5], content[:20], b"", b"x" * 100, (2**63).to_bytes(8, "little") + content[8:], content + b"x"):
         path.write_bytes(spoiled)
-        with pytest.raises(ValueError, match="file is damaged, or no safetensors file"):
+        with pytest.raises(ValueError, match="file is damaged, or not a safetensors file"):
             kind.load(path)
     huge = content.replace(b'"data_offsets":[0,', b'"data_offsets":[9,', 1)
     path.write_bytes(huge)
     with pytest.raises(ValueError, match="damaged"):
         kind.load(path)
-    with pytest.raises(ValueError, match="is no file"):
+    with pytest.raises(ValueError, match="is not a file"):
         kind.load(tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="is no file"):
+    with pytest.raises(ValueError, match="is not a file"):
         kind.load(tmp_path / "pipe")
     with pytest.raises(FileNotFoundError):
         kind.load(tmp_path / "nothing")

@@ -58,7 +58,7 @@ def write(path: Any, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any])
     """A safetensors file with `metadata` as JSON under "hrnn". A failure leaves what was there before."""
     path = path_of("path", path)
     if len(os.fsencode(path.name)) > _NAME or path.is_dir() or not path.parent.is_dir():
-        raise ValueError(f"path is {shown(str(path))}, no name of a file in a folder that is there; give that of a file")
+        raise ValueError(f"path is {shown(str(path))}, which is not the name of a file in an existing folder; give one")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     try:
@@ -82,13 +82,13 @@ def read(path: Any) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
     except (OSError, ValueError) as error:
         raise ValueError(f"path is {shown(str(path))}, which cannot be read: {error.args[-1]}") from None
     if not regular:
-        raise ValueError(f"path {path} is no file; give what save() wrote")
+        raise ValueError(f"path {path} is not a file; give what save() wrote")
     try:
         with safe_open(str(path), framework="pt", device="cpu") as file:
             text = (file.metadata() or {}).get("hrnn")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (*_UNREADABLE, OSError) as error:
-        raise ValueError(f"{path} is damaged, or no safetensors file: {shown(str(error))}") from None
+        raise ValueError(f"{path} is damaged, or not a safetensors file: {shown(str(error))}") from None
     if text is None:
         return tensors, None
     try:

@@ -86,7 +86,7 @@ def in_one_line(text: str) -> str:
         else:
             sections[-1] = f"{sections[-1]} {content}".strip()
     what = " ".join(one for one in sections if one and not one.startswith(("For full helptext", "Argument helptext")))
-    what = re.sub(r"no type matching (.*) could be instantiated from (.*?)\. Got errors:.*", r"\2 is no \1", what)
+    what = re.sub(r"no type matching (.*) could be instantiated from (.*?)\. Got errors:.*", r"\2 is not \1", what)
     what = re.sub(r"\.? ?Perhaps you meant: (--\S+).*", r"; perhaps you meant \1", what)
     return shortened(what.replace("{None}|", "").removesuffix("."), 3 * ECHO) or "the arguments cannot be read"
 
