@@ -1,8 +1,11 @@
-"""Real processes under the real torchrun, for the tests that need several."""
+"""Several processes: under the real torchrun, or as it would start them."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import runpy
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -27,3 +30,40 @@ def torchrun(*arguments: object, timeout: float = 600, variables: dict | None = 
     return subprocess.run(
         command(*arguments, **options), env=environment(**(variables or {})), capture_output=True, text=True, timeout=timeout
     )
+
+
+# A server that has imported everything and forks: processes without the seconds of imports that torchrun's each take.
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(
+    ["hrnn.commands.train", "hrnn.commands.resume", "tensorboard.compat.proto.event_pb2", "torch._dynamo"]
+)
+
+
+def two_processes(program: Path, *arguments: object, threads: int = 1, timeout: float = 600) -> None:
+    """Run a program in two processes with the variables that torchrun would give them; an error if one of them fails."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    log = Path(f"{arguments[0]}.log")
+    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(threads)}
+    words = [str(word) for word in (program, *arguments)]
+    processes = [
+        FORKED.Process(target=_become, args=(words, {**meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)}, threads, log))
+        for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout)
+        process.kill()
+    assert [process.exitcode for process in processes] == [0, 0], log.read_text()
+
+
+def _become(words: list[str], variables: dict[str, str], threads: int, log: Path) -> None:
+    import torch
+
+    with open(log, "a") as file:
+        os.dup2(file.fileno(), 2)
+    os.environ.update(variables)
+    torch.set_num_threads(threads)
+    sys.argv = words
+    runpy.run_path(words[0], run_name="__main__")

@@ -1,4 +1,4 @@
-"""Run by torchrun in two processes: gradients and moves of half the batch each, beside those of the whole batch.
+"""Run in two processes: gradients and moves of half the batch each, beside those of the whole batch.
 
 Each process computes both, so the comparison needs nothing from outside. Differences go to the file named on the command
 line, as JSON.

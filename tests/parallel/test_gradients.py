@@ -8,15 +8,14 @@ import torch
 from hrnn.parallel import ALONE, Group, join
 from hrnn.torchrun import GroupError
 from tests.docs.documented import code_in
-from tests.torchrun import ROOT, torchrun
+from tests.torchrun import ROOT, two_processes
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What each of two processes under torchrun found, by its rank: one launch for all tests."""
+    """What each of two processes found, by its rank: one launch for all tests."""
     place = tmp_path_factory.mktemp("gradients") / "found"
-    done = torchrun(ROOT / "tests" / "parallel" / "gradients_of_two.py", place)
-    assert done.returncode == 0, done.stderr
+    two_processes(ROOT / "tests" / "parallel" / "gradients_of_two.py", place)
     return [json.loads(place.with_suffix(f".{rank}").read_text()) for rank in (0, 1)]
 
 
