@@ -39,15 +39,15 @@ FORKED.set_forkserver_preload(
 )
 
 
-def two_processes(program: Path, *arguments: object, threads: int = 1, timeout: float = 600) -> None:
+def two_processes(program: Path, *arguments: object, timeout: float = 600) -> None:
     """Run a program in two processes with the variables that torchrun would give them; an error if one of them fails."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     log = Path(f"{arguments[0]}.log")
-    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": str(threads)}
+    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     words = [str(word) for word in (program, *arguments)]
     processes = [
-        FORKED.Process(target=_become, args=(words, {**meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)}, threads, log))
+        FORKED.Process(target=_become, args=(words, {**meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)}, log))
         for rank in range(2)
     ]
     for process in processes:
@@ -58,12 +58,9 @@ def two_processes(program: Path, *arguments: object, threads: int = 1, timeout: 
     assert [process.exitcode for process in processes] == [0, 0], log.read_text()
 
 
-def _become(words: list[str], variables: dict[str, str], threads: int, log: Path) -> None:
-    import torch
-
+def _become(words: list[str], variables: dict[str, str], log: Path) -> None:
     with open(log, "a") as file:
         os.dup2(file.fileno(), 2)
     os.environ.update(variables)
-    torch.set_num_threads(threads)
     sys.argv = words
     runpy.run_path(words[0], run_name="__main__")

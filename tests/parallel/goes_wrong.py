@@ -1,4 +1,4 @@
-"""Run in two processes: everything that goes wrong for one of them or for both, one thing after the other.
+"""Run by torchrun in two processes: everything that goes wrong for one of them or for both, one thing after the other.
 
 Each process writes what it printed and its exit codes, as JSON, to the file named on the command line.
 """

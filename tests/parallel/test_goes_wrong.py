@@ -7,7 +7,7 @@ import pytest
 
 from hrnn.cli import main
 from tests.commands.console import hrnn
-from tests.torchrun import ROOT, two_processes
+from tests.torchrun import ROOT, torchrun
 from tests.training.test_resume import last_update
 
 
@@ -20,7 +20,8 @@ def folder(tmp_path_factory):
 def found(folder):
     """What each of two processes printed and returned: one launch for all tests."""
     place = folder / "found"
-    two_processes(ROOT / "tests" / "parallel" / "goes_wrong.py", place, threads=2)
+    done = torchrun(ROOT / "tests" / "parallel" / "goes_wrong.py", place, variables={"OMP_NUM_THREADS": "2"})
+    assert done.returncode == 0, done.stderr
     return [json.loads(place.with_suffix(f".{rank}").read_text()) for rank in (0, 1)]
 
 
