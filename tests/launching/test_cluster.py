@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hrnn.launching.cluster import train_unit
+from hrnn.launching.cluster import KilledError, train_unit
+from hrnn.launching.engine import LOG
 from hrnn.launching.progress import last_update
 from hrnn.training import folder as folders
 from hrnn.training.journal import read
@@ -82,6 +83,7 @@ def finish(process):
         raise
 
 
+@pytest.mark.long
 def test_workers_are_killed_and_no_run_is_lost_or_doubled(tmp_path, address):
     folder = tmp_path / "ray"
     process = begin(*SWEEP, "--folder", folder, "--engine", "ray", "--address", address)
@@ -133,6 +135,17 @@ def test_interrupted_on_a_local_cluster_it_leaves_checkpoints(tmp_path):
     assert (place / folders.CHECKPOINTS / f"update-{reached:09d}.safetensors").exists()
     assert not folders.is_locked(place)
     assert not last_update(tmp_path / "s" / "seed=1")  # one at a time
+
+
+def test_a_unit_whose_process_is_killed_is_one_that_ray_starts_again(tmp_path, monkeypatch):
+    """The task raises what `retry_exceptions` names; one that ends by itself returns its exit code and its last words."""
+    (tmp_path / folders.CONFIG).write_text("{}")
+    (tmp_path / LOG).write_text("out of luck\n")
+    monkeypatch.setattr("hrnn.launching.cluster.launch", lambda *_: subprocess.Popen(["sh", "-c", "kill -9 $$"]))
+    with pytest.raises(KilledError, match="killed by signal 9"):
+        train_unit(str(tmp_path), 1, str(tmp_path), Trust())
+    monkeypatch.setattr("hrnn.launching.cluster.launch", lambda *_: subprocess.Popen(["sh", "-c", "exit 1"]))
+    assert train_unit(str(tmp_path), 1, str(tmp_path), Trust()) == (1, "out of luck")
 
 
 def test_a_node_that_does_not_see_the_folder(tmp_path):

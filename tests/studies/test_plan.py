@@ -58,7 +58,7 @@ def test_the_table_of_copy(copy, monkeypatch):
     text = page(table)
     assert "| HRNN | true | yes | 31.0 ± 0.8 | ≥30, ≥31, ≥32 | 107.7 ± 0.47 | 60 | 200 | 4.0 | 1.0 |" in text
     assert "64/64 units; period 5" in text
-    assert "150,000 sequences a run" in text
+    assert "150,000 sequences per run" in text
     assert "order of its seed (0 1 2)" in text
     assert f"hrnn {hrnn.__version__}, torch" in text
     assert "Scaled" not in text

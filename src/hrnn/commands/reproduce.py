@@ -12,8 +12,8 @@ import tyro
 
 from hrnn.commands.options import console, ended, parse, require_folder
 from hrnn.errors import DONE, UserError, shortened
-from hrnn.launching.engines import Where, cores, engine_of
 from hrnn.launching.measuring import batches, seconds_of
+from hrnn.launching.where import Where, cores, engine_of
 from hrnn.limits import above, at_least, option
 from hrnn.report.experiments import write as write_experiment
 from hrnn.report.table import Table

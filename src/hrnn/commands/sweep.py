@@ -15,11 +15,11 @@ from hrnn.commands.options import console, ended, parse, require_folder
 from hrnn.commands.task import full_command, help_text, task_and_rest, usage
 from hrnn.errors import DONE, UserError, shortened
 from hrnn.launching.early import Early
-from hrnn.launching.engines import Where, engine_of
 from hrnn.launching.grid import Axis, Option, Point, common, fitted, options_of, points, write_common
 from hrnn.launching.progress import ProgressTable
 from hrnn.launching.run import run
 from hrnn.launching.units import Ending, prepare
+from hrnn.launching.where import Where, engine_of
 from hrnn.limits import at_least
 from hrnn.limits import option as ranged
 from hrnn.report.sweeps import NOTE, entries_of, metric_of, table_of

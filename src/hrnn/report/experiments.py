@@ -21,6 +21,7 @@ from hrnn.training.files import write_atomically
 
 Entries = dict[str, Any]
 AGAIN = "† missed the first length of the curriculum and was run again from 1 by 1, at the same budget; its first attempt: none"
+COLUMNS = "Vectors: by the paper's count, per batch row. MB: measured peak of one update. Minutes: of one core, per run"
 AT_LEAST = "≥ the budget ended the run, not a length that it failed at"
 
 
@@ -149,10 +150,10 @@ def settings(rows: Sequence[Entries]) -> str:
         parts.append(f"gradients clipped at {learning['clip']:g}")
     budget = rows[0]["config"]["budget"]
     if len(budgets) == 1 and budget["sequences"]:
-        parts.append(f"{budget['sequences']:,} sequences a run")
+        parts.append(f"{budget['sequences']:,} sequences per run")
     elif len(budgets) == 1 and budget["epochs"]:
         ending = f", ended by {budget['stop_after']} validations without gain" if budget["stop_after"] else ""
-        parts.append(f"at most {budget['epochs']:g} epochs a run{ending}")
+        parts.append(f"at most {budget['epochs']:g} epochs per run{ending}")
     return "; ".join(parts)
 
 
@@ -211,7 +212,7 @@ def notes(entries: Entries) -> list[str]:
     if not listed:
         by_row = "; ".join(f"{row['title']}: {' '.join(map(str, row['seeds']))}" for row in entries["rows"])
         lines = [f"Mean ± population standard deviation over the runs; seeds of every run: {by_row}."]
-    lines.append("Vectors: by the paper's count, per batch row. MB: measured peak of one update. Minutes: of one core, a run.")
+    lines.append(f"{COLUMNS}.")
     runs = [run for row in entries["rows"] for cell in row["cells"].values() for run in cell["runs"]]
     lines += [f"{AT_LEAST}."] if any(run["at_least"] for run in runs) else []
     lines += [f"{AGAIN}."] if any(run["again"] for run in runs) else []

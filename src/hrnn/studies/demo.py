@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
 
 from hrnn.launching.units import Unit
 from hrnn.memory import measure, paper_count
 from hrnn.studies.experiment import Experiment, Row
-from hrnn.studies.recipes import RESTRICTED, Profile, with_model
+from hrnn.studies.recipes import RESTRICTED, then, with_model
 from hrnn.tasks import Copy
 from hrnn.training.config import Budget, Config, Learning, Model, resolved
 
@@ -22,18 +20,14 @@ OURS = Config(  # one core and half a minute; the window allows lengths a little
 )
 
 
-def _recipe(model: Literal["ours", "hrnn", "gr-hrnn", "mr-hrnn"]) -> Callable[[Profile], Config[Any]]:
-    return lambda profile: with_model(OURS, model)
-
-
 DEMO = Experiment(
     "demo",
     "The paper's four models on a small copy task",
     (
-        Row("ours", "restricted gradients and local losses", _recipe("ours")),
-        Row("hrnn", "true gradients and local losses", _recipe("hrnn")),
-        Row("gr-hrnn", "restricted gradients alone", _recipe("gr-hrnn")),
-        Row("mr-hrnn", "true gradients in the memory of ours", _recipe("mr-hrnn")),
+        Row("ours", "restricted gradients and local losses", then(lambda profile: OURS, with_model("ours"))),
+        Row("hrnn", "true gradients and local losses", then(lambda profile: OURS, with_model("hrnn"))),
+        Row("gr-hrnn", "restricted gradients alone", then(lambda profile: OURS, with_model("gr-hrnn"))),
+        Row("mr-hrnn", "true gradients in the memory of ours", then(lambda profile: OURS, with_model("mr-hrnn"))),
     ),
     in_paper=False,
 )

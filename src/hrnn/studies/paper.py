@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import hrnn.studies.recipes as recipes
 from hrnn.studies.experiment import Experiment, Panel, Quantity, Record, Row
-from hrnn.studies.recipes import NEEDLE_BETAS
+from hrnn.studies.recipes import NEEDLE_BETAS, permuted, then, unlocked, with_betas, with_model
 from hrnn.studies.rules import Expectation, ahead, best_behind_best, close, every_run, on_par, spread_over
 from hrnn.tasks import Copy, Needle
 
@@ -65,11 +65,11 @@ COPY = Experiment(
     "Copy task: longest length solved",
     (
         Row("ours", "ours", recipes.copy_ours),
-        Row("gr-hrnn", "gr-HRNN", recipes.copy_gr),
-        Row("hrnn", "HRNN", recipes.copy_hrnn),
-        Row("mr-hrnn", "mr-HRNN", recipes.copy_mr),
+        Row("gr-hrnn", "gr-HRNN", then(recipes.copy_ours, with_model("gr-hrnn"))),
+        Row("hrnn", "HRNN", then(recipes.copy_ours, with_model("hrnn"))),
+        Row("mr-hrnn", "mr-HRNN", then(recipes.copy_ours, with_model("mr-hrnn"))),
         Row("mr-hrnn-bytes", "mr-HRNN, equal bytes", recipes.copy_mr_bytes),
-        Row("unlocked", "ours, unlocked", recipes.copy_unlocked),
+        Row("unlocked", "ours, unlocked", then(recipes.copy_ours, unlocked)),
     ),
     (LENGTH,),
     (
@@ -86,10 +86,10 @@ MNIST = Experiment(
     "Pixel MNIST: accuracy on test",
     (
         Row("ours", "ours", recipes.mnist_ours),
-        Row("gr-hrnn", "gr-HRNN", recipes.mnist_gr),
-        Row("hrnn", "HRNN", recipes.mnist_hrnn),
-        Row("mr-hrnn", "mr-HRNN", recipes.mnist_mr),
-        Row("unlocked", "ours, unlocked", recipes.mnist_unlocked),
+        Row("gr-hrnn", "gr-HRNN", then(recipes.mnist_ours, with_model("gr-hrnn"))),
+        Row("hrnn", "HRNN", then(recipes.mnist_ours, with_model("hrnn"))),
+        Row("mr-hrnn", "mr-HRNN", then(recipes.mnist_ours, with_model("mr-hrnn"))),
+        Row("unlocked", "ours, unlocked", then(recipes.mnist_ours, unlocked)),
     ),
     (ACCURACY,),
     (
@@ -104,7 +104,7 @@ MNIST = Experiment(
 PERMUTED = Experiment(
     "permuted-mnist",
     "Permuted pixel MNIST: accuracy on test",
-    tuple(Row(row.name, row.title, recipes.permuted(row.recipe)) for row in MNIST.rows),
+    tuple(Row(row.name, row.title, then(row.recipe, permuted)) for row in MNIST.rows),
     (ACCURACY,),
     (
         on_par("ours is on par with HRNN", "ours", "hrnn", "accuracy", within=0.01),
@@ -120,8 +120,8 @@ PTB = Experiment(
     "Penn TreeBank: bits per character",
     (
         Row("ours", "ours", recipes.ptb_ours),
-        Row("gr-hrnn", "gr-HRNN", recipes.ptb_gr),
-        Row("hrnn", "HRNN", recipes.ptb_hrnn),
+        Row("gr-hrnn", "gr-HRNN", then(recipes.ptb_ours, with_model("gr-hrnn"))),
+        Row("hrnn", "HRNN", then(recipes.ptb_ours, with_model("hrnn"))),
         Row("unlocked", "ours, unlocked", recipes.ptb_unlocked),
     ),
     (PTB_VALID, PTB_TEST),
@@ -142,8 +142,8 @@ DEEP_COPY = Experiment(
     "Deeper hierarchies: copy at one length, three levels",
     (
         Row("both", "both losses", recipes.deep_both),
-        Row("lowest", "lowest only", recipes.deep_lowest),
-        Row("unlocked", "both, unlocked", recipes.deep_unlocked),
+        Row("lowest", "lowest only", then(recipes.deep_both, with_betas(0.1, 0.0))),
+        Row("unlocked", "both, unlocked", then(recipes.deep_both, unlocked)),
     ),
     (BITS, SOLVED),
     (
@@ -163,6 +163,7 @@ DEEP_COPY = Experiment(
     ),
 )
 
+NEEDLE_HRNN = then(recipes.needle_ours, with_model("hrnn"))
 CHANCE = ((1 / Needle.symbols, "chance"),)
 OURS_BY_BETA = tuple(f"ours-{beta:g}" for beta in NEEDLE_BETAS if beta)
 HRNN_BY_BETA = tuple(f"hrnn-{beta:g}" for beta in NEEDLE_BETAS)
@@ -171,9 +172,9 @@ NEEDLE = Experiment(
     "needle",
     "Needle: one flagged symbol in noise, a narrow lowest level",
     (
-        *(Row(f"ours-{beta:g}", f"ours, beta {beta:g}", recipes.at_beta(recipes.needle_ours, beta)) for beta in NEEDLE_BETAS),
-        *(Row(f"hrnn-{beta:g}", f"HRNN, beta {beta:g}", recipes.at_beta(recipes.needle_hrnn, beta)) for beta in NEEDLE_BETAS),
-        Row("unlocked", "ours, unlocked, beta 0.1", recipes.needle_unlocked),
+        *(Row(f"ours-{beta:g}", f"ours, beta {beta:g}", then(recipes.needle_ours, with_betas(beta))) for beta in NEEDLE_BETAS),
+        *(Row(f"hrnn-{beta:g}", f"HRNN, beta {beta:g}", then(NEEDLE_HRNN, with_betas(beta))) for beta in NEEDLE_BETAS),
+        Row("unlocked", "ours, unlocked, beta 0.1", then(recipes.needle_ours, unlocked)),
     ),
     (ACCURACY, LEARNED),
     (
@@ -187,7 +188,7 @@ NEEDLE = Experiment(
     in_paper=False,
 )
 
-LONG = {"1,000": recipes.long_1e3, "10,000": recipes.long_1e4, "100,000": recipes.long_1e5}
+LONG = {"1,000": recipes.needle_1e3, "10,000": recipes.needle_1e4, "100,000": recipes.needle_1e5}
 
 
 def _long_rows() -> tuple[Row, ...]:
@@ -195,7 +196,7 @@ def _long_rows() -> tuple[Row, ...]:
     for steps, recipe in LONG.items():
         name = steps.replace(",", "")
         rows.append(Row(f"ours-{name}", f"ours, {steps} steps", recipe))
-        rows.append(Row(f"unlocked-{name}", f"ours, unlocked, {steps} steps", recipes.unlocked_recipe(recipe)))
+        rows.append(Row(f"unlocked-{name}", f"ours, unlocked, {steps} steps", then(recipe, unlocked)))
     return tuple(rows)
 
 

@@ -54,7 +54,7 @@ class Request:
     def config(self, row: Row, seed: int, beta: float | None = None) -> Config[Any]:
         beta = self.betas.get(row.name) if beta is None else beta
         config = row.recipe(self.profile)
-        return complete(config if beta is None else with_betas(config, beta), seed, self.data, self.scale)
+        return complete(config if beta is None else with_betas(beta)(config), seed, self.data, self.scale)
 
     def unit(self, row: Row, seed: int) -> Unit:
         return Unit(f"{row.name}/seed-{seed}", self.config(row, seed))

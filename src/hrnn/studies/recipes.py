@@ -19,6 +19,7 @@ from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT
 
 Profile = Literal["desk", "paper"]
 Recipe = Callable[[Profile], Config[Any]]
+Change = Callable[[Config[Any]], Config[Any]]
 
 UPKEEP = Runtime(threads=1, journal_every=25, tensorboard=False, frozen_every=0)
 RESTRICTED = ("ours", "gr-hrnn")  # models with restricted gradients; those of the others are true
@@ -26,21 +27,40 @@ BETAS = (1e-3, 1e-2, 1e-1, 0.0, 1.0, 10.0, 100.0)  # the paper's grid, in its or
 NEEDLE_BETAS = (0.0, 0.1, 1.0, 10.0)
 
 
-# Variants: each changes one thing of a run.
+# Variants: each changes one thing of a run, and `then` makes a recipe of a recipe by such a change.
 
 
-def with_model(config: Config[TaskT], model: Literal["ours", "hrnn", "gr-hrnn", "mr-hrnn"]) -> Config[TaskT]:
-    """Another of the paper's models; gr-HRNN has no local loss."""
-    return replace(config, model=replace(config.model, model=model, betas=None if model == "gr-hrnn" else config.model.betas))
+def then(recipe: Callable[[Profile], Config[TaskT]], *changes: Callable[[Config[TaskT]], Config[TaskT]]) -> Recipe:
+    """The same recipe, changed."""
+
+    def changed(profile: Profile) -> Config[TaskT]:
+        config = recipe(profile)
+        for change in changes:
+            config = change(config)
+        return config
+
+    return changed
 
 
-def with_betas(config: Config[TaskT], *betas: float) -> Config[TaskT]:
-    return replace(config, model=replace(config.model, betas=betas))
+def with_model(model: Literal["ours", "hrnn", "gr-hrnn", "mr-hrnn"]) -> Change:
+    """Another of the paper's models; gr-HRNN has no local loss. mr-HRNN: true gradients over as many steps as ours stores
+    vectors."""
+    no_betas: dict[str, Any] = {"betas": None} if model == "gr-hrnn" else {}
+    return lambda config: replace(config, model=replace(config.model, model=model, **no_betas))
+
+
+def with_betas(*betas: float) -> Change:
+    return lambda config: replace(config, model=replace(config.model, betas=betas))
 
 
 def unlocked(config: Config[TaskT]) -> Config[TaskT]:
     """Every level moves as soon as its own segments have been differentiated; as many sequences as the others."""
     return replace(config, learning=replace(config.learning, update="segment"))
+
+
+def permuted(config: Config[Pixels]) -> Config[Pixels]:
+    """In one fixed random order of the pixels."""
+    return replace(config, task=replace(config.task, permuted=True))
 
 
 # Copy: Table 1.
@@ -64,30 +84,13 @@ def copy_ours(profile: Profile) -> Config[Copy]:
     )
 
 
-def copy_unlocked(profile: Profile) -> Config[Copy]:
-    return unlocked(copy_ours(profile))
-
-
-def copy_gr(profile: Profile) -> Config[Copy]:
-    return with_model(copy_ours(profile), "gr-hrnn")
-
-
-def copy_hrnn(profile: Profile) -> Config[Copy]:
-    return with_model(copy_ours(profile), "hrnn")
-
-
-def copy_mr(profile: Profile) -> Config[Copy]:
-    """True gradients over as many steps as ours stores vectors: 50 of 200, 29 of 60."""
-    return with_model(copy_ours(profile), "mr-hrnn")
-
-
 def copy_mr_bytes(profile: Profile) -> Config[Copy]:
     """True gradients over as many steps as fit the bytes that ours takes, measured rather than counted.
 
-    The longest windows of hrnn with no more than ours, by hrnn.launching.measuring.bytes_of: at paper size 52.9 MB at 28 and
+    The longest windows of HRNN with no more than ours, by hrnn.launching.measuring.bytes_of: at paper size 52.9 MB at 28 and
     59.4 at 32 beside 53.7 of ours; at the desk 6.0 at 12 and 6.4 at 14 beside 6.3.
     """
-    config = copy_hrnn(profile)
+    config = with_model("hrnn")(copy_ours(profile))
     return replace(config, model=replace(config.model, window={"paper": 28, "desk": 13}[profile]))
 
 
@@ -117,33 +120,6 @@ def mnist_ours(profile: Profile) -> Config[Pixels]:
     )
 
 
-def mnist_unlocked(profile: Profile) -> Config[Pixels]:
-    return unlocked(mnist_ours(profile))
-
-
-def mnist_gr(profile: Profile) -> Config[Pixels]:
-    return with_model(mnist_ours(profile), "gr-hrnn")
-
-
-def mnist_hrnn(profile: Profile) -> Config[Pixels]:
-    return with_model(mnist_ours(profile), "hrnn")
-
-
-def mnist_mr(profile: Profile) -> Config[Pixels]:
-    """166 steps of 784, 42 of 196."""
-    return with_model(mnist_ours(profile), "mr-hrnn")
-
-
-def permuted(recipe: Callable[[Profile], Config[Pixels]]) -> Callable[[Profile], Config[Pixels]]:
-    """The same in one fixed random order of the pixels."""
-
-    def permuted_recipe(profile: Profile) -> Config[Pixels]:
-        config = recipe(profile)
-        return replace(config, task=replace(config.task, permuted=True))
-
-    return permuted_recipe
-
-
 # Penn TreeBank: Table 3.
 
 
@@ -171,14 +147,6 @@ def ptb_unlocked(profile: Profile) -> Config[Text]:
     return replace(config, model=replace(config.model, round_steps=10))
 
 
-def ptb_gr(profile: Profile) -> Config[Text]:
-    return with_model(ptb_ours(profile), "gr-hrnn")
-
-
-def ptb_hrnn(profile: Profile) -> Config[Text]:
-    return with_model(ptb_ours(profile), "hrnn")
-
-
 # Deeper hierarchies: Section 4.4. The weights are 0.1 for the lowest level and 1 for the middle one.
 
 
@@ -200,15 +168,6 @@ def deep_both(profile: Profile) -> Config[Copy]:
     )
 
 
-def deep_unlocked(profile: Profile) -> Config[Copy]:
-    return unlocked(deep_both(profile))
-
-
-def deep_lowest(profile: Profile) -> Config[Copy]:
-    config = deep_both(profile)
-    return with_betas(config, config.betas[0], 0.0)
-
-
 # Needle: beyond the paper, so at the desk only.
 
 
@@ -223,51 +182,20 @@ def needle_ours(profile: Profile) -> Config[Needle]:
     )
 
 
-def needle_hrnn(profile: Profile) -> Config[Needle]:
-    return with_model(needle_ours(profile), "hrnn")
-
-
-def needle_unlocked(profile: Profile) -> Config[Needle]:
-    return unlocked(needle_ours(profile))
-
-
-def at_beta(recipe: Callable[[Profile], Config[TaskT]], beta: float) -> Callable[[Profile], Config[TaskT]]:
-    """The same recipe with another weight of the local losses."""
-
-    def weighted_recipe(profile: Profile) -> Config[TaskT]:
-        return with_betas(recipe(profile), beta)
-
-    return weighted_recipe
-
-
-def long_1e3(profile: Profile) -> Config[Needle]:
-    return _long(1_000, (32, 64, 64), sequences=6_000, validate_every=50)
-
-
-def long_1e4(profile: Profile) -> Config[Needle]:
-    return _long(10_000, (32, 64, 64, 64), sequences=600, validate_every=10)
-
-
-def long_1e5(profile: Profile) -> Config[Needle]:
-    return _long(100_000, (32, 64, 64, 64, 64), sequences=60, validate_every=2)
-
-
-def _long(steps: int, sizes: tuple[int, ...], sequences: int, validate_every: int) -> Config[Needle]:
+def needle_over(steps: int, levels: int, sequences: int, validate_every: int) -> Recipe:
     """One window for the whole sequence; every level ticks ten times slower than the one below. Equal steps, not sequences."""
-    return Config(
+    return lambda profile: Config(
         Needle(steps=steps, test_sequences=min(1_000, 2_000_000 // steps)),
-        Model("ours", hidden_sizes=sizes, periods=(10,) * (len(sizes) - 1), window=steps, betas=(0.1,)),
+        Model("ours", hidden_sizes=(32, *[64] * (levels - 1)), periods=(10,) * (levels - 1), window=steps, betas=(0.1,)),
         Learning(batch=10, learning_rate=3e-3, clip=1.0),
         Budget(sequences=sequences, validate_every=validate_every),
         UPKEEP,
     )
 
 
-def unlocked_recipe(recipe: Callable[[Profile], Config[TaskT]]) -> Callable[[Profile], Config[TaskT]]:
-    def recipe_unlocked(profile: Profile) -> Config[TaskT]:
-        return unlocked(recipe(profile))
-
-    return recipe_unlocked
+needle_1e3 = needle_over(1_000, levels=3, sequences=6_000, validate_every=50)
+needle_1e4 = needle_over(10_000, levels=4, sequences=600, validate_every=10)
+needle_1e5 = needle_over(100_000, levels=5, sequences=60, validate_every=2)
 
 
 def complete(config: Config[TaskT], seed: int, data: Path | None, scale: float = 1.0) -> Config[TaskT]:
