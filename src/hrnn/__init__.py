@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # type checkers take it for true; typing itself is import
 if TYPE_CHECKING:
     from typing import Any
 
-    from hrnn.gradients import Chunk, Full, Restricted, Result, Updates
+    from hrnn.gradients import Chunk, Full, Gradient, Restricted, Result, Updates
     from hrnn.hierarchy import HRNN, Tokens
     from hrnn.segments import Given
     from hrnn.state import State
@@ -26,6 +26,7 @@ _HOMES = {
     "Given": "hrnn.segments",
     "State": "hrnn.state",
     "Full": "hrnn.gradients",
+    "Gradient": "hrnn.gradients",
     "Restricted": "hrnn.gradients",
     "Result": "hrnn.gradients",
     "Chunk": "hrnn.gradients",
@@ -34,7 +35,7 @@ _HOMES = {
 }
 _MODULES = ("cells", "parallel", "gradients", "memory")
 
-__all__ = ["HRNN", "Chunk", "Full", "Given", "Restricted", "Result", "State", "Tokens", "Updates", "load"]
+__all__ = ["HRNN", "Chunk", "Full", "Given", "Gradient", "Restricted", "Result", "State", "Tokens", "Updates", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ into the columns `input_columns`, the recurrent one into `hidden_columns` (they 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,7 +40,7 @@ class Weights:
     back_hidden: Tensor
 
 
-class BuiltinCell(nn.Module):
+class BuiltinCell(nn.Module, ABC):
     """Parameters in the layout of `torch.nn.LSTM` and its kin, with one bias where theirs have two that only add up."""
 
     gate_blocks: ClassVar[int]  # blocks of hidden_size columns that a tick computes
@@ -87,37 +88,37 @@ class BuiltinCell(nn.Module):
         """The bias of the gate columns that the input does not enter, or None where it enters all."""
         return None
 
+    @abstractmethod
     def views(self, gates: Tensor, before: CellState, after: CellState, scratch: CellState) -> tuple[Tensor, ...]:
         """The tensors that `activate` wants for one tick, cut out of the buffers."""
-        raise TypeError("a built-in cell defines views()")
 
+    @abstractmethod
     def activate(self, views: tuple[Tensor, ...]) -> None:
         """From summed products in `gates` and the state before to the state after, all in place."""
-        raise TypeError("a built-in cell defines activate()")
 
+    @abstractmethod
     def backward_views(self, gates: Tensor, before: CellState, scratch: CellState, out: Tensor, d_hidden: Tensor) -> Any:
         """The tensors that the next three want for a block of ticks, cut out of the buffers; all are (ticks, rows, ...).
 
         `out`, of the shape of `gates`, first holds coefficients, then the gradients of the gates' inputs. `d_hidden` is the
         gradient that reaches each hidden state from outside, and is added to.
         """
-        raise TypeError("a built-in cell defines backward_views()")
 
+    @abstractmethod
     def coefficients(self, views: Any) -> None:
         """Write what `sweep` multiplies by."""
-        raise TypeError("a built-in cell defines coefficients()")
 
+    @abstractmethod
     def sweep(self, views: Any, back_hidden: Tensor, carry: CellState, keep: Tensor | None) -> None:
         """Backward through the ticks of a block: turn coefficients into gradients of the gates' inputs.
 
         `carry` is the gradient of the state after the last tick, part by part without the hidden state, and becomes that of
         the state before the first. `keep` (ticks, rows, 1) is zero where a tick starts a segment.
         """
-        raise TypeError("a built-in cell defines sweep()")
 
+    @abstractmethod
     def carry_hidden(self, views: Any, back_hidden: Tensor) -> Tensor:
         """After the sweep: the gradient (rows, hidden) of the hidden state before the block's first tick."""
-        raise TypeError("a built-in cell defines carry_hidden()")
 
     # Products.
 
@@ -219,6 +220,6 @@ class BuiltinCell(nn.Module):
 
     forward = tick  # so that hooks, and torch.func.functional_call, find it
 
+    @abstractmethod
     def literal(self, entered: Tensor, recurrent: Tensor, state: CellState) -> CellState:
         """The textbook equations: the input's products (rows, input gates), the recurrent ones, the state before."""
-        raise TypeError("a built-in cell defines literal()")
