@@ -5,8 +5,8 @@ import json
 import pytest
 
 from hrnn.errors import UserError
-from hrnn.metrics import Metric, Metrics
-from hrnn.tasks import TASKS, Copy
+from hrnn.metrics import LOSS, Metric, Metrics
+from hrnn.tasks import TASKS, Copy, Needle, Task
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime
 from hrnn.training.entries import METRICS, metrics_of, read_whole
 from hrnn.training.loop import start
@@ -32,6 +32,15 @@ def test_anything_else_is_no_description(entries):
     with pytest.raises(UserError):
         Metrics.from_json(entries)
     assert metrics_of({METRICS: entries, "task": {"name": "copy"}}) == Metrics()
+
+
+def test_a_task_that_says_nothing_of_metrics_is_judged_by_its_loss():
+    class Plain(Needle):
+        metrics = Task.metrics
+
+    assert Plain().score == Plain().measured.judged_by == LOSS
+    assert [metric.name for metric in Plain().measured.all] == ["loss", "local_losses"]
+    assert Plain().standing({"kind": "validation", "loss": 0.5}) == 0.5
 
 
 def test_a_curriculum_is_judged_by_what_it_solved_and_a_single_length_by_its_loss():

@@ -41,10 +41,10 @@ class Metric:
     none: str = ""
 
     def __post_init__(self) -> None:
-        filled = {"label": self.name.replace("_", " "), "in_result": self.name}
-        for field, value in {**filled, "short": self.label or filled["label"]}.items():
-            if not getattr(self, field):
-                object.__setattr__(self, field, value)
+        label = self.label or self.name.replace("_", " ")
+        object.__setattr__(self, "label", label)
+        object.__setattr__(self, "short", self.short or label)
+        object.__setattr__(self, "in_result", self.in_result or self.name)
 
     @property
     def axis(self) -> str:

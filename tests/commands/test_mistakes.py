@@ -190,7 +190,7 @@ def test_mr_hrnn_needs_fixed_periods(capsys, tmp_path):
         ("class Parity: pass", "is not a subclass of hrnn.tasks.Task"),
         (OWN_TASK.replace("def batch", "def butch"), "does not say batch"),
         (OWN_TASK.replace("@dataclass(frozen=True)", ""), "is not a dataclass"),
-        (OWN_TASK.replace("    metrics =", "    metric ="), "does not say metrics"),
+        (OWN_TASK.replace("    metrics =", "    metric ="), "says metric; write metrics"),
         (OWN_TASK.replace('Metric("accuracy", higher_is_better=True)', '"accuracy"'), "the task's metrics are ('accuracy',)"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_module_that_is_not_found_is_said_to_have_been_elsewhere(capsys, forei
 @pytest.mark.parametrize("name", [5, None, ["a:b"], {"a:b": 1}])
 def test_names_that_are_none(tmp_path, name):
     for entries in ({"task": {"name": name}, "model": {"cell": "lstm"}}, {"task": {"name": "copy"}, "model": {"cell": name}}):
-        with pytest.raises(UserError, match="is no name"):
+        with pytest.raises(UserError, match="is not a name"):
             Trust(trust=True).load(tmp_path, entries, {})
 
 

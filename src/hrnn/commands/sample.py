@@ -17,6 +17,7 @@ import tyro
 from hrnn.commands.options import parse
 from hrnn.errors import DONE, UserError
 from hrnn.limits import at_least, option
+from hrnn.tasks import Text
 from hrnn.training.sampling import sample
 from hrnn.training.trained import load_trusting
 from hrnn.training.trust import Trust
@@ -51,7 +52,8 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError(f"--temperature is {options.temperature}; give 0, or at least {COOLEST}")
     trained = load_trusting(options.run, options.checkpoint, options.own)
     torch.set_num_threads(trained.config.upkeep.threads)
-    as_bytes = getattr(trained.config.task, "symbols", "") == "bytes"
+    task = trained.config.task
+    as_bytes = isinstance(task, Text) and task.symbols == "bytes"
     prompt = options.prompt.encode(errors="surrogateescape").decode("latin-1") if as_bytes else options.prompt
     written = sample(trained, prompt, options.length, options.temperature, options.seed)
     if as_bytes:  # a character may be several bytes, which come byte by byte

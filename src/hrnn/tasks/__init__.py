@@ -64,6 +64,8 @@ def task_named(name: str) -> type[Task]:
         raise UserError(f"--task {name} is not a subclass of hrnn.tasks.Task; docs/own_task.md shows one")
     if not dataclasses.is_dataclass(kind):
         raise UserError(f"--task {name} is not a dataclass; write @dataclass(frozen=True) above the class")
+    if hasattr(kind, "metric"):  # as tasks for 0.1 have it; judged by something else they would go on unnoticed
+        raise UserError(f"--task {name} says metric; write metrics, a tuple of hrnn.tasks.Metric with the score first")
     if missing := sorted(kind.__abstractmethods__):
         raise UserError(f"--task {name} does not say {', '.join(missing)}; docs/own_task.md shows how")
     return kind

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
-from hrnn.metrics import LOCAL_LOSSES, Metric, Metrics
+from hrnn.metrics import LOCAL_LOSSES, LOSS, Metric, Metrics
 
 BITS_PER_NAT = 1.4426950408889634
 ACCURACY = Metric("accuracy", higher_is_better=True, least=0, most=1)
@@ -129,9 +129,9 @@ class Task(ABC):
         """Width of the head, a linear layer on the output of level 0."""
 
     @property
-    @abstractmethod
     def metrics(self) -> tuple[Metric, ...]:
         """What the entries of a report are called and how they read. The first is the score, which finds the best model."""
+        return (LOSS,)
 
     @property
     def score(self) -> Metric:

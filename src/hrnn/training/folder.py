@@ -32,7 +32,6 @@ from hrnn.training.journal import JOURNAL
 from hrnn.training.trust import Trust, own_names
 
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
-IDENTITY = ("id", "data", "modules")
 
 
 def create(folder: Path, config: Config[Any], overwrite: bool) -> None:
@@ -81,7 +80,7 @@ def begun_here(folder: Path, config: Config[Any]) -> bool:
 
 def entries_of(config: Config[Any], identity: Identity) -> dict[str, Any]:
     """What config.json holds, and every checkpoint of the run."""
-    return {name: getattr(identity, name) for name in IDENTITY} | to_json(config)
+    return {**dataclasses.asdict(identity), **to_json(config)}
 
 
 def write_config(folder: Path, config: Config[Any], identity: Identity) -> None:
@@ -111,7 +110,7 @@ def read_run(folder: Path) -> Stored:
     with _describing(folder):
         options = {name: dict(entries[name]) for name in SECTIONS}
         _check_complete(options, folder / CONFIG)
-        identity = Identity(**{name: entries[name] for name in IDENTITY})
+        identity = Identity(entries["id"], entries["data"], entries["modules"])
         if not isinstance(identity.id, str) or not isinstance(identity.modules, dict):
             raise TypeError("it has no id")
         for name, file in (identity.data or {}).items():

@@ -30,14 +30,13 @@ class Trust:
 
     def check(self, folder: Path, entries: dict[str, Any]) -> None:
         """Refuse a run that names modules which the user did not."""
-        named = own_names(entries)
-        for option in ("task", "cell"):
-            given, there = getattr(self, option), named.get(option)
-            if given is not None and given != there:
+        named, given = own_names(entries), {"task": self.task, "cell": self.cell}
+        for option, name in given.items():
+            if name is not None and name != (there := named.get(option)):
                 raise UserError(
-                    f"--{option} is {given} and {folder} has {there or 'none of its own'}; give the same, or drop it"
+                    f"--{option} is {name} and {folder} has {there or 'none of its own'}; give the same, or drop it"
                 )
-        wanted = {option: name for option, name in named.items() if getattr(self, option) != name}
+        wanted = {option: name for option, name in named.items() if given[option] != name}
         if wanted and not self.trust:
             options = " ".join(f"--{option} {name}" for option, name in wanted.items())
             raise UserError(
