@@ -1,10 +1,11 @@
 """Links between pages, and to headings."""
 
+import pkgutil
 import re
 
 import pytest
 
-from tests.docs.documented import PAGES, text_of
+from tests.docs.documented import PAGES, ROOT, text_of
 
 
 def heading_as_link(line):
@@ -21,3 +22,15 @@ def test_every_link_of_a_page_leads_somewhere(page):
         if anchor:
             headings = re.findall(r"^#+ .+$", text_of(there), re.MULTILINE)
             assert anchor in map(heading_as_link, headings), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page):
+    for path in re.findall(r"`((?:src|tests|benchmarks|docs|results|campaigns)/[\w./-]+)`", text_of(page)):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "changelog.md"], ids=lambda page: page.name)
+def test_every_name_of_the_package_on_a_page_exists(page):
+    for name in set(re.findall(r"`(hrnn(?:\.[A-Za-z_]\w*)+)", text_of(page))):
+        pkgutil.resolve_name(name)
