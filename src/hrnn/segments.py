@@ -77,6 +77,9 @@ class Starts(NamedTuple):
     where: Tensor | None = None  # (m,) their numbers
 
 
+ALL = Starts()
+
+
 class Ticks(NamedTuple):
     """What one level does at a moment: one tick, or, if it is the lowest, as many as the moment has steps."""
 

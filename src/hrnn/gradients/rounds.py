@@ -58,9 +58,8 @@ class Rounds:
         for chunk in self.window:
             phase, past = self._phase(chunk), self._past(chunk)
             behind = self.behind.after(chunk.boundaries, chunk.lengths, chunk.x.shape[0])
-            parts = list(self._parts(chunk, phase, behind, past))
-            self.tapes[-1].reserve(self._top_ticks(parts))
-            for part, known, over in parts:
+            self.tapes[-1].reserve(self._top_ticks(self._parts(chunk, phase, behind, past)))
+            for part, known, over in self._parts(chunk, phase, behind, past):
                 if self.plan is not None:  # not right after the round: the last one is swept once, with all the rest
                     self._sweep(final=False)
                 self.phase = phase
