@@ -1,6 +1,8 @@
 """hrnn train: help, results, time limits, a user's own task."""
 
 import json
+import re
+import sys
 
 import pytest
 
@@ -56,6 +58,24 @@ def test_a_boundary_that_the_text_never_has_is_warned_about_and_unknown_characte
     code, out, _ = hrnn(capsys, "sample", run, "--prompt", "the ÖX", "--length", 200, "--temperature", 9, "--json")
     assert code == 0
     assert set(json.loads(out)["text"]) <= set(SENTENCE)
+
+
+def test_a_users_own_task_is_shown_as_well_as_ours_without_its_code(tmp_path, capsys, monkeypatch):
+    words = 'Metric("accuracy", label="share right", unit="of 1", higher_is_better=True, levels=((0.5, "chance"),))'
+    code = OWN_TASK.replace('Metric("accuracy", higher_is_better=True)', words)
+    (tmp_path / "shown_task.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    options = ("--periods", 3, "--updates", 4, "--validate-every", 2, "--journal-every", 1)
+    assert hrnn(capsys, "train", "--task", "shown_task:Parity", *TINY, *options)[0] == 0
+    (tmp_path / "shown_task.py").write_text("raise SystemExit('imported')")
+    monkeypatch.delitem(sys.modules, "shown_task")
+    (run,) = json.loads(hrnn(capsys, "runs", "--json")[1])
+    assert re.fullmatch(r"test 0\.\d{4} share right", run["result"])
+    assert hrnn(capsys, "plot", "runs/parity-ours-0", "--output", "curves.svg")[0] == 0
+    shown = set(re.findall(r"<!-- (.*?) -->", (tmp_path / "curves.svg").read_text()))
+    assert {"share right (of 1)", "local loss (nats)"} <= shown
+    assert any("chance" in one for one in shown)
+    assert "shown_task" not in sys.modules
 
 
 def test_a_users_own_task(tmp_path, capsys, monkeypatch):
