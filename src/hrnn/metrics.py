@@ -57,6 +57,10 @@ class Metric:
             return " ".join(map(self.text, value))
         return "-" if value is None else f"{value:.{self.digits}f}" if isinstance(value, float) else str(value)
 
+    def reached(self, value: Any, at_least: bool = False) -> str:
+        """How far a run came, in words."""
+        return self.none if self.none and not value else f"{self.label} {'at least ' if at_least else ''}{self.text(value)}"
+
     def better(self, value: float, other: float) -> bool:
         return value > other if self.higher_is_better else value < other
 

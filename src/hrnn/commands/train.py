@@ -110,8 +110,7 @@ def describe(result: dict[str, Any], metrics: Metrics) -> str:
     """A result in words."""
     parts = [f"{result['updates']} updates, {result['sequences']} sequences, {result['seconds']:.0f} s"]
     if (progress := metrics.progress) is not None and progress.in_result in result:
-        reached, at_least = result[progress.in_result], "at least " if result.get("at_least") else ""
-        parts.append(f"{progress.label} {at_least}{progress.text(reached)}" if reached or not progress.none else progress.none)
+        parts.append(progress.reached(result[progress.in_result], bool(result.get("at_least"))))
     for part in ("validation", "test"):
         numbers = {name: value for name, value in result.get(part, {}).items() if isinstance(value, float)}
         parts += [f"{part} {name} {metrics.named(name).text(value)}" for name, value in numbers.items()]

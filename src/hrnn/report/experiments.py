@@ -15,8 +15,8 @@ from hrnn.studies.experiment import Quantity, Row
 from hrnn.studies.paper import LENGTH
 from hrnn.studies.plan import Request, Runs, SeedRun, collect, search_results
 from hrnn.studies.published import PUBLISHED, PublishedRow
-from hrnn.studies.recipes import RESTRICTED
 from hrnn.studies.rules import ROBUST, robust_to_beta
+from hrnn.training.config import RESTRICTED
 from hrnn.training.files import write_atomically
 
 Entries = dict[str, Any]

@@ -128,8 +128,7 @@ def _result(folder: Path, metrics: Metrics, result: Record | None, last: Record)
     if (progress := metrics.progress) is not None:
         reached = (result or {}).get(progress.in_result, last.get(progress.name))
         if number(reached):
-            at_least = "at least " if result is None or result.get("at_least") else ""
-            return f"{progress.label} {at_least}{progress.text(reached)}"
+            return progress.reached(reached, result is None or bool(result.get("at_least")))
     records = {**newest(folder, "test", "validation"), "update": last}
     for kind in ("test", "validation", "update"):
         for metric in metrics.task or (metrics.score,):

@@ -7,9 +7,9 @@ from dataclasses import replace
 from hrnn.launching.units import Unit
 from hrnn.memory import measure, paper_count
 from hrnn.studies.experiment import Experiment, Row
-from hrnn.studies.recipes import RESTRICTED, then, with_model
+from hrnn.studies.recipes import then, with_model
 from hrnn.tasks import Copy
-from hrnn.training.config import Budget, Config, Learning, Model, resolved
+from hrnn.training.config import RESTRICTED, Budget, Config, Learning, Model, resolved
 
 LONG = 1000  # steps of the window whose bytes are measured
 OURS = Config(  # one core and half a minute; the window allows lengths a little above 20

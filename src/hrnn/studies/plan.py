@@ -17,7 +17,7 @@ from hrnn.launching.units import Ending, Engine, Unit
 from hrnn.memory import exact_count, paper_count
 from hrnn.studies.experiment import Experiment, Row
 from hrnn.studies.paper import missed
-from hrnn.studies.recipes import BETAS, RESTRICTED, Profile, complete, with_betas
+from hrnn.studies.recipes import BETAS, Profile, complete, with_betas
 from hrnn.studies.results import RunResult
 from hrnn.training.config import Config
 from hrnn.training.folder import read_result
@@ -146,7 +146,7 @@ def memory_of(config: Config[Any], children: int = 3) -> dict[str, Any]:
     counts: dict[str, Any] = {"paper_count": None, "exact_count": None}
     if not config.reaches:
         window = unrolled(config)
-        restricted = config.model.model in RESTRICTED
+        restricted = config.model.restricted
         counts["paper_count"] = paper_count(config.periods, window) if restricted else window
         counts["exact_count"] = exact_count(config.hidden_sizes, config.periods, window) if restricted else window
     return {**counts, "measured_bytes": bytes_of(config, children)}

@@ -22,7 +22,6 @@ Recipe = Callable[[Profile], Config[Any]]
 Change = Callable[[Config[Any]], Config[Any]]
 
 UPKEEP = Runtime(threads=1, journal_every=25, tensorboard=False, frozen_every=0)
-RESTRICTED = ("ours", "gr-hrnn")  # models with restricted gradients; those of the others are true
 BETAS = (1e-3, 1e-2, 1e-1, 0.0, 1.0, 10.0, 100.0)  # the paper's grid, in its order
 NEEDLE_BETAS = (0.0, 0.1, 1.0, 10.0)
 

@@ -18,6 +18,7 @@ TaskT = TypeVar("TaskT", bound=Task)
 T = TypeVar("T")
 SUGGESTED: dict[str, Any] = {"hidden_sizes": (256, 256), "periods": (10,), "window": 200}  # where a task has no opinion
 NO_RUN = "the configuration does not describe a run that this version can do"
+RESTRICTED = ("ours", "gr-hrnn")  # models with restricted gradients; those of the others are true
 CELLS = ("lstm", "gru", "rnn")
 THREADS = 1024  # far more, and the system cannot start them
 HUGE = 1e38  # of what is multiplied with weights: far beyond sense, and within float32
@@ -54,7 +55,7 @@ class Model:
     @property
     def restricted(self) -> bool:
         """Are its gradients restricted ones?"""
-        return self.model in ("ours", "gr-hrnn")
+        return self.model in RESTRICTED
 
 
 @dataclass(frozen=True)
