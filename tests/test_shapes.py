@@ -44,10 +44,17 @@ for inputs in (hrnn.Tokens(3), 2):
                 del options["boundaries"]
                 chunk = hrnn.Chunk(order(x), order(y), boundaries=order(flags))
                 method.backward(model, iter([chunk]), weight=1.0, local_weight=1.0, **options)
+            updates = hrnn.Updates(model, lambda p: torch.optim.SGD(p, lr=0.1))
+            hrnn.Restricted().backward(model, order(x), order(y), boundaries=order(flags), updates=updates, **options)
             state.select(torch.tensor([1])).with_rows(torch.tensor([4])).to(dtype=torch.float64).clone().detach()
 print("good")
 
-for wrong in (lambda: model(torch.zeros(())), lambda: model.reset(state, torch.tensor([1.0, 0.0]))):
+for wrong in (
+    lambda: model(torch.zeros(())),
+    lambda: model.reset(state, torch.tensor([1.0, 0.0])),
+    lambda: hrnn.Full().backward(model, order(x), order(y), loss=squares, mask=torch.ones(7, 2)),
+    lambda: hrnn.Restricted().backward(model, order(x), order(y), loss=squares, mask=mask[0]),
+):
     try:
         wrong()
     except jaxtyping.TypeCheckError:
@@ -58,4 +65,4 @@ for wrong in (lambda: model(torch.zeros(())), lambda: model.reset(state, torch.t
 def test_annotations_hold_on_good_input_and_are_checked():
     result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr[-2000:]
-    assert result.stdout.split() == ["good", "caught", "caught"]
+    assert result.stdout.split() == ["good", *["caught"] * 4]
