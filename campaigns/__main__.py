@@ -6,17 +6,15 @@ import argparse
 import datetime
 import importlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 
 from campaigns.defects import Defect, Limit, Summary, markdown, write_between, write_json
-from campaigns.forked import warm
+from campaigns.forked import forked, warm
 
 # Shares of the time, by what a case costs and how many are wanted.
 SHARES = {"commands": 0.5, "kills": 0.25, "disk": 0.1, "damage": 0.1, "api": 0.05}
@@ -25,7 +23,7 @@ SHORT = {"commands": 25, "kills": 5, "disk": 3, "damage": 6, "api": 120}  # case
 
 def main() -> int:
     options = arguments()
-    parts = options.only.split(",") if options.only else [name for name in SHARES if exists(name)]
+    parts = options.only.split(",") if options.only else list(SHARES)
     if unknown := set(parts) - set(SHARES):
         sys.exit(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(SHARES)}")
     warm()
@@ -62,10 +60,6 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def exists(part: str) -> bool:
-    return importlib.util.find_spec(f"campaigns.{part}") is not None
-
-
 def side_by_side(parts: list[str], options: argparse.Namespace, scratch: Path) -> list[Summary]:
     """The parts, `--jobs` at a time, the longest first."""
     total, began = sum(SHARES[part] for part in parts), time.monotonic()
@@ -88,19 +82,13 @@ def side_by_side(parts: list[str], options: argparse.Namespace, scratch: Path) -
 def in_a_child(part: str, seed: int, limit: Limit, scratch: Path) -> int:
     """Begin a part in a fork of the warm process: whatever it does to its process, the others are not touched by it."""
     (scratch / part).mkdir()
-    sys.stdout.flush()
-    pid = os.fork()
-    if not pid:
-        code = 1
-        try:
-            summary = importlib.import_module(f"campaigns.{part}").run(seed, limit, scratch / part)
-            (scratch / f"{part}.json").write_text(json.dumps(summary.to_json()))
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    return pid
+
+    def work() -> int:
+        summary = importlib.import_module(f"campaigns.{part}").run(seed, limit, scratch / part)
+        (scratch / f"{part}.json").write_text(json.dumps(summary.to_json()))
+        return 0
+
+    return forked(work)
 
 
 def wait(running: dict[int, tuple[str, float]], found: dict[str, Summary], scratch: Path) -> None:

@@ -10,6 +10,7 @@ import random
 import re
 import signal
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 
 from campaigns.calls import CALLABLE, CALLED, CALLS, JUNK, TENSORS
 from campaigns.defects import Limit, Summary, draw
-from campaigns.forked import ended, limits
+from campaigns.forked import ended, forked, limits
 from campaigns.scenes import NAMES, Scene
 
 TOGETHER = 40  # calls in one child
@@ -76,9 +77,7 @@ def in_a_child(seed: int, numbers: list[int], scratch: Path, summary: Summary) -
     """Some calls in a fork. Where it dies, the call that it was at is the defect, and the others go on in another."""
     while numbers:
         report = os.memfd_create("report")
-        pid = os.fork()
-        if not pid:
-            become(seed, numbers, scratch, report)
+        pid = forked(partial(make_calls, seed, numbers, scratch, report))
         hung = not wait(pid, report)
         if hung:
             os.kill(pid, signal.SIGKILL)
@@ -97,8 +96,7 @@ def in_a_child(seed: int, numbers: list[int], scratch: Path, summary: Summary) -
         drawn = Drawn(draw(seed, "api", at))
         what = f"{drawn.name}: {'hangs' if hung else f'the process ends with {code}'}"
         summary.calls += 1
-        if not summary.known(what):
-            summary.add(what, f"{drawn.line()} with s = Scene({drawn.kind!r}), case {at}")
+        summary.found(what, f"{drawn.line()} with s = Scene({drawn.kind!r}), case {at}")
         numbers = [number for number in numbers if number > at]
 
 
@@ -119,29 +117,19 @@ def wait(pid: int, report: int) -> bool:
 def count(summary: Summary, outcome: dict[str, Any]) -> None:
     summary.calls += 1
     summary.counts[outcome["ended"]] += 1
-    if outcome["ended"] == "defect" and not summary.known(outcome["what"]):
-        summary.add(outcome["what"], outcome["line"])
+    summary.found(outcome.get("what"), outcome.get("line", ""))
 
 
-def become(seed: int, numbers: list[int], scratch: Path, report: int) -> None:
-    """In the child: make the calls and say of each how it ended. Never returns."""
-    code = 1
-    try:
-        limits()
-        torch.set_num_threads(1)
-        warnings.simplefilter("ignore")
-        sink = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(sink, 1)
-        for number in numbers:
-            os.write(report, (json.dumps({"number": number}) + "\n").encode())
-            os.write(report, (json.dumps(outcome_of(Drawn(draw(seed, "api", number)), scratch, number)) + "\n").encode())
-        code = 0
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+def make_calls(seed: int, numbers: list[int], scratch: Path, report: int) -> int:
+    """In the child: make the calls and say of each how it ended."""
+    limits()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    for number in numbers:
+        os.write(report, (json.dumps({"number": number}) + "\n").encode())
+        os.write(report, (json.dumps(outcome_of(Drawn(draw(seed, "api", number)), scratch, number)) + "\n").encode())
+    return 0
 
 
 def outcome_of(drawn: Drawn, scratch: Path, number: int) -> dict[str, Any]:

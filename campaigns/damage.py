@@ -27,23 +27,8 @@ NAMES = ("copy", "text", "text unlocked", "needle")
 EVERY_MODEL = 6  # how often it is a model's or a State's file instead of a run
 PATIENCE = 12.0  # seconds after which a call hangs, or nearly so: a run takes one
 VALUES = (
-    None,
-    True,
-    0,
-    -1,
-    1.5,
-    2**70,
-    10**400,
-    "5",
-    "",
-    "x" * 3000,
-    [],
-    {},
-    [1],
-    {"a": 1},
-    "nosuch:Thing",
-    "os:system",
-    "../x",
+    *(None, True, 0, -1, 1.5, 2**70, 10**400, "5", "", "x" * 3000, [], {}, [1], {"a": 1}),
+    *("nosuch:Thing", "os:system", "../x"),
 )
 COMMANDS: dict[str, Callable[[str], list[str]]] = {
     "resume": lambda run: ["resume", run],
@@ -55,19 +40,20 @@ COMMANDS: dict[str, Callable[[str], list[str]]] = {
 
 
 def run(seed: int, limit: Limit, scratch: Path) -> Summary:
-    summary, shelf = Summary("damage"), CheckpointFolder(scratch)
+    summary, originals = Summary("damage"), Originals(scratch)
     for number in limit.numbers():
         chance = draw(seed, "damage", number)
         folder = scratch / "case"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        problem, what = (model_case if number % EVERY_MODEL == EVERY_MODEL - 1 else run_case)(chance, folder, shelf, summary)
-        if problem and not summary.known(problem):
-            summary.add(problem, f"python -m campaigns --only damage --seed {seed} --case {number} ({what})")
+        problem, what = (model_case if number % EVERY_MODEL == EVERY_MODEL - 1 else run_case)(
+            chance, folder, originals, summary
+        )
+        summary.found(problem, f"python -m campaigns --only damage --seed {seed} --case {number} ({what})")
     return summary
 
 
-class CheckpointFolder:
+class Originals:
     """Runs that are finished, and the same runs cut short, and a model and a State, to be copied and damaged."""
 
     def __init__(self, scratch: Path):
@@ -103,16 +89,16 @@ def slug(name: str) -> str:
     return name.replace(" ", "-")
 
 
-def run_case(chance: random.Random, folder: Path, shelf: CheckpointFolder, summary: Summary) -> tuple[str | None, str]:
+def run_case(chance: random.Random, folder: Path, originals: Originals, summary: Summary) -> tuple[str | None, str]:
     """Damage a run and use it."""
     name, ending = chance.choice(NAMES), chance.choice(("cut", "cut", "done"))
     run = folder / f"{slug(name)}-{ending}"
-    shutil.copytree(shelf.whole(name, ending), run)
+    shutil.copytree(originals.whole(name, ending), run)
     done: list[str] = []
     damaged: set[str] = set()
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         path = chance.choice(sorted(path for path in run.rglob("*") if path.is_file() and path.name != "lock"))
-        done.append(damage(chance, path, run, shelf))
+        done.append(damage(chance, path, run, originals))
         damaged.add(path.name)
     for command in chance.sample(list(COMMANDS), 2):
         arguments = COMMANDS[command](run.name)
@@ -127,7 +113,7 @@ def run_case(chance: random.Random, folder: Path, shelf: CheckpointFolder, summa
             problem = "reading a damaged run changed it"
         # A finished run is not trained again: its result is repeated.
         if not problem and command == "resume" and not ended.code and not (ending == "done" and had_result):
-            problem = compared(run, shelf.references.of(name).end, damaged, summary)
+            problem = compared(run, originals.references.of(name).end, damaged, summary)
         if problem:
             return f"{command}: {problem}", what
     return None, "; ".join(done)
@@ -152,10 +138,10 @@ def compared(run: Path, expected: End, damaged: set[str], summary: Summary) -> s
     return None
 
 
-def damage(chance: random.Random, path: Path, run: Path, shelf: CheckpointFolder) -> str:
+def damage(chance: random.Random, path: Path, run: Path, originals: Originals) -> str:
     """Spoil a file; says how."""
     if chance.random() < 0.15:
-        other = shelf.whole(chance.choice(NAMES), chance.choice(("cut", "done")))
+        other = originals.whole(chance.choice(NAMES), chance.choice(("cut", "done")))
         same = other / path.relative_to(run)
         if same.is_file():
             shutil.copyfile(same, path)
@@ -268,13 +254,13 @@ def edit_header(chance: random.Random, path: Path) -> str:
     return f"header {told}"
 
 
-def model_case(chance: random.Random, folder: Path, shelf: CheckpointFolder, summary: Summary) -> tuple[str | None, str]:
+def model_case(chance: random.Random, folder: Path, originals: Originals, summary: Summary) -> tuple[str | None, str]:
     """A damaged model or State is refused with a ValueError, a TypeError or an OSError, or loads."""
-    whole = chance.choice((shelf.model, shelf.state))
+    whole = chance.choice((originals.model, originals.state))
     path = folder / whole.name
     shutil.copyfile(whole, path)
-    told = damage(chance, path, folder, shelf)
-    ended = call([], folder, before=lambda: load(path, whole == shelf.model), patience=PATIENCE)
+    told = damage(chance, path, folder, originals)
+    ended = call([], folder, before=lambda: load(path, whole == originals.model), patience=PATIENCE)
     summary.calls += 1
     summary.counts[f"load exit code {ended.code}"] += 1
     problem = complaint(Ended(ended.code, ended.out, ended.err.replace("refused: ", "hrnn: "), ended.stopped))

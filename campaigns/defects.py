@@ -40,6 +40,11 @@ class Summary:
         self.again[what] += 1
         return self.again[what] > 1
 
+    def found(self, problem: str | None, reproduction: str) -> None:
+        """Add a problem, if there is one, unless it is known."""
+        if problem and not self.known(problem):
+            self.add(problem, reproduction)
+
     def add(self, what: str, reproduction: str) -> None:
         self.defects.append(Defect(what, " ".join(reproduction.split())))
         print(f"{self.name}: {what}: {self.defects[-1].reproduction}", file=sys.stderr, flush=True)  # not only at the end

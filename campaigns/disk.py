@@ -54,8 +54,7 @@ def run(seed: int, limit: Limit, scratch: Path) -> Summary:
             call(next_call(folder / "run", reference), folder, before=layer.install)
             summary.calls += 1
         problem, what = case(chance, folder / "run", reference, fault, summary)
-        if problem and not summary.known(problem):
-            summary.add(problem, f"python -m campaigns --only disk --seed {seed} --case {number} ({name}, {what})")
+        summary.found(problem, f"python -m campaigns --only disk --seed {seed} --case {number} ({name}, {what})")
     return summary
 
 

@@ -94,10 +94,22 @@ def begin(
 ) -> tuple[int, int, int]:
     """Start a call; returns its process and the files of what it prints."""
     out, err = os.memfd_create("out"), os.memfd_create("err")
+    return forked(lambda: become(arguments, folder, redirected(output) or out, err, before, environment or {})), out, err
+
+
+def forked(work: Callable[[], int]) -> int:
+    """Begin some work in a fork of this process: the exit code is what the work returns, or 1 with a traceback."""
+    sys.stdout.flush()
     pid = os.fork()
     if not pid:
-        become(arguments, folder, redirected(output) or out, err, before, environment or {})
-    return pid, out, err
+        code = 1
+        try:
+            code = work()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return pid
 
 
 def finish(child: tuple[int, int, int], patience: float = WALL_SECONDS, kill_after: float | None = None) -> Ended:
@@ -161,29 +173,23 @@ def become(
     err: int,
     before: Callable[[], object] | None,
     environment: dict[str, str],
-) -> None:
-    """In the child: be the process that a shell would have started. Never returns."""
-    code = 1
-    try:
-        os.setsid()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        # The parent's may be what a test captures; these are what the interpreter would have opened.
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  as long as the process
-        sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-        limits()
-        os.chdir(folder)
-        os.environ.update({"HRNN_TRACEBACK": "1", **environment})  # what the net of last resort catches shows its place
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if before:
-            before()
-        code = entry(arguments)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
+) -> int:
+    """In the child: be the process that a shell would have started; returns its exit code."""
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    # The parent's may be what a test captures; these are what the interpreter would have opened.
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  as long as the process
+    sys.stderr = open(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    limits()
+    os.chdir(folder)
+    os.environ.update({"HRNN_TRACEBACK": "1", **environment})  # what the net of last resort catches shows its place
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if before:
+        before()
+    return entry(arguments)
 
 
 def entry(arguments: Sequence[str]) -> int:

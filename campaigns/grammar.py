@@ -24,22 +24,8 @@ NUMBERS = (
 )
 TEXTS = (
     *("", " ", "x" * 5000, "é" * 300, "a\0b", "\x1b[31mred", "\n", "🦊", "\udcff", "%s", "{}", "../../x", "-", "--", "-h"),
-    *(
-        "[/bold]",
-        "[red]",
-        "a=b",
-        "=",
-        ",",
-        "--over",
-        "os:system",
-        "hrnn.tasks:Copy",
-        "nosuch:Thing",
-        ":",
-        "a:b:c",
-        "\\",
-        "(",
-        "*",
-    ),
+    *("[/bold]", "[red]", "a=b", "=", ",", "--over", "os:system", "hrnn.tasks:Copy", "nosuch:Thing", ":", "a:b:c", "\\", "("),
+    "*",
 )
 NETWORK = "http://127.0.0.1:9/"  # where nobody listens: no call of a campaign leaves the machine
 LEFT_OUT = {"engine", "address"}  # a Ray cluster takes half a minute to start

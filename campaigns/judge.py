@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from campaigns.forked import ALLOWED, Ended
 
 LONGEST = 2000  # characters of a sentence that says what was wrong
-NET = (
-    "HRNN_TRACEBACK=1 in the environment"  # in what the net of last resort says: whatever it catches should have been foreseen
-)
+# In what the net of last resort says: whatever it catches should have been foreseen.
+NET = "HRNN_TRACEBACK=1 in the environment"
 
 
 def complaint(ended: Ended) -> str | None:

@@ -58,8 +58,7 @@ def run(seed: int, limit: Limit, scratch: Path) -> Summary:
         lives = KINDS[kind]
         told = f"python -m campaigns --only kills --seed {seed} --case {number} ({name}, {kind})"
         problem = case(chance, folder / "run", reference, lives, summary)
-        if problem and not summary.known(problem):
-            summary.add(problem, told)
+        summary.found(problem, told)
     if summary.counts["kills"] >= ENOUGH:
         for phase in PHASES:
             if not summary.counts[f"killed {phase}"]:

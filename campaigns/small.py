@@ -16,12 +16,8 @@ from hrnn.training.journal import EVENTS, JOURNAL
 from tests.tiny import write_mnist, write_text
 
 SMALL = ["--hidden-sizes", "4", "6", "--batch", "4", "--journal-every", "3", "--checkpoint-seconds", "0.01"]
-DIFFERENT = (
-    "run",
-    "config",
-    "journal",
-    "torch",
-)  # of a checkpoint's facts: its run's own name, and lengths of files with times
+# Of a checkpoint's facts: its run's own name, and lengths of files with times.
+DIFFERENT = ("run", "config", "journal", "torch")
 
 
 def commands(data: Path) -> dict[str, list[str]]:

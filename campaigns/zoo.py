@@ -100,42 +100,10 @@ class Zoo:
         (there / "pictures").mkdir()
         for name in os.listdir(there / "mnist"):
             (there / "pictures" / name).write_bytes((there / "mnist" / name).read_bytes()[:200])
-        mine = [
-            "pipe",
-            "loop",
-            "dangling",
-            "file",
-            "binary",
-            "packed",
-            "empty-file",
-            "pictures",
-            "mnist",
-            "text.txt",
-            "text.txt/x",
-        ]
-        system = [
-            "/dev/full",
-            "/dev/null",
-            "/dev/zero",
-            "/dev/full/x",
-            "/proc/self/mem",
-            "/proc/self/x",
-            "",
-            ".",
-            "..",
-            "new",
-            "done",
-        ]
-        return [
-            *(str(there / name) for name in mine),
-            *system,
-            "n" * 300,
-            "new\nline",
-            "new/ü/🦊",
-            "new\udcff",
-            "~nobody/x",
-            "-x",
-        ]
+        mine = ["pipe", "loop", "dangling", "file", "binary", "packed", "empty-file", "pictures", "mnist", "text.txt"]
+        system = ["/dev/full", "/dev/null", "/dev/zero", "/dev/full/x", "/proc/self/mem", "/proc/self/x", ".", ".."]
+        odd = ["", "n" * 300, "new", "done", "new\nline", "new/ü/🦊", "new\udcff", "~nobody/x", "-x", str(there / "text.txt/x")]
+        return [*(str(there / name) for name in mine), *system, *odd]
 
 
 def grouped(words: list[str]) -> Words:
