@@ -47,21 +47,16 @@ class AutogradLevel(Level):
         self.weights: Weights | None = None  # with them ticks run as blocks, without them one by one
         self.everyone = torch.arange(state.batch, device=state.row.device)
         self._wide = Wide(cell)
-        self._starts: Starts | None = None
-        self._context: Tensor | None = None
 
     @property
     def hidden(self) -> Tensor:
         return self.state[0]
 
-    def start(self, starts: Starts, context: Tensor | None) -> None:
-        self._starts, self._context = starts, context
-
     def run(self, inputs: Tensor | None, ticks: Ticks) -> Tensor:
         assert inputs is not None
         if self.history is not None:
             self._remember(inputs.detach(), ticks)
-        starts, context, self._starts, self._context = self._starts, self._context, None, None
+        starts, context = self._started()
         if self.weights is not None and isinstance(self.cell, BuiltinCell):
             fresh = starts is not None
             output, self.state = unroll(self.cell, self.weights, inputs, self.state, fresh, context, self._wide)

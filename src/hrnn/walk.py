@@ -18,14 +18,21 @@ from hrnn.segments import Moment, Starts, Ticks
 class Level(ABC):
     """What the walk asks of a level: start segments, run ticks, end segments."""
 
+    _said: tuple[Starts | None, Tensor | None] = None, None
+
     @property
     @abstractmethod
     def hidden(self) -> Tensor:
         """The hidden state now, (batch, hidden): the summary, if a segment ends here."""
 
-    @abstractmethod
     def start(self, starts: Starts, context: Tensor | None) -> None:
         """The next ticks, or some of them, start a segment: from zero, with the context (m, context) from above."""
+        self._said = starts, context
+
+    def _started(self) -> tuple[Starts | None, Tensor | None]:
+        """What has been said of the ticks that run now."""
+        said, self._said = self._said, (None, None)
+        return said
 
     @abstractmethod
     def run(self, inputs: Tensor | None, ticks: Ticks) -> Tensor:

@@ -69,7 +69,7 @@ class Remembering(AutogradLevel):
         self.below, self.ticks = below, []
 
     def run(self, inputs, ticks):
-        tick = (self.state, inputs, self._starts, self._context)
+        tick = (self.state, inputs, *self._said)
         self.ticks.append((tick, [level.state for level in self.below]))
         return super().run(inputs, ticks)
 

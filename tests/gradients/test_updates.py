@@ -186,3 +186,22 @@ def test_a_cell_of_the_users_counts_its_own_segments_as_a_built_in_one_does(ever
             state = result.state
         moves.append(updates.moves)
     assert moves[0] == moves[1]
+
+
+def test_a_loss_may_use_a_levels_own_weights():
+    weights = []
+    for unlocked in (False, True):
+        model, head, x, y, _ = problem([3, 4], [4])
+        shared = model.cell(0).weight_hidden
+
+        def loss(output, target, head=head, shared=shared):
+            return (head(output)[..., 0] - target).square() + shared.square().sum()
+
+        updates = hrnn.Updates(model, sgd, heads=head.parameters(), every=None) if unlocked else None
+        hrnn.Restricted().backward(model, x, y, loss=loss, betas=[0.5], updates=updates)
+        if unlocked:
+            assert all(parameter.grad is None for parameter in model.parameters())
+        else:
+            sgd([*model.parameters(), *head.parameters()]).step()
+        weights.append(shared.detach().clone())
+    torch.testing.assert_close(weights[0], weights[1])

@@ -16,7 +16,7 @@ from hrnn.cells import Cell
 from hrnn.forward import Ended
 from hrnn.gradients.records import Records
 from hrnn.schedules import LevelSteps
-from hrnn.segments import Moment, Starts
+from hrnn.segments import Moment
 from hrnn.state import State
 from hrnn.walk import Level
 
@@ -39,24 +39,13 @@ class RecordTape(Level):
         new = self.state[0].new_empty
         self.inputs = new(0, dtype=torch.int64) if cell.tokens else new(0, cell.input_size)
         self.output, self.d_output = new(0, cell.hidden_size), new(0, cell.hidden_size)
-        self._starts: Starts | None = None
-        self._context: Tensor | None = None
 
     @property
     def hidden(self) -> Tensor:
         return self.state[0]
 
-    def start(self, starts: Starts, context: Tensor | None) -> None:
-        self._starts, self._context = starts, context
-
     def end(self, moment: Moment) -> None:
         """Nothing happens: `Rounds` computes the local losses of a round at once, and sweeps later."""
-
-    def _started(self) -> tuple[Starts | None, Tensor | None]:
-        """What `start` has said of the ticks that run now."""
-        said = self._starts, self._context
-        self._starts = self._context = None
-        return said
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> None:
         """Change every buffer that has a row for each record, one after the other: only one is there twice."""
