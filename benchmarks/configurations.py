@@ -41,7 +41,8 @@ CONFIGURATIONS = {
     "characters-50": Configuration(128, (256, 512), (), 50, 100, text=True),
     "characters-1000": Configuration(128, (256, 512), (), 1000, 100, text=True),
 }
-OWN = ("full", "restricted", "locked Adam", "unlocked Adam")  # the last two with fused Adam: once a window, after every segment
+# The last two with fused Adam: once per window, after every segment.
+OWN = ("full", "restricted", "locked Adam", "unlocked Adam")
 INFERENCE = ("forward", "step")  # without gradients: a whole window, and the first steps of a stream
 METHODS = ("floor", "nn.LSTM", "naive", "checkpoint", *OWN)
 
@@ -61,7 +62,7 @@ def text_source() -> tuple[str, Path | None]:
 
 
 def characters(window: int, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Character codes (window + 1, batch) and where words start, one stream a row."""
+    """Character codes (window + 1, batch) and where words start, one stream per row."""
     _, path = text_source()
     if path is not None:
         import gzip

@@ -59,7 +59,7 @@ def timed(name: str, threads: int, repeats: int) -> dict[str, float]:
 
 
 def measured(name: str, threads: int, repeats: int, children: int) -> list[dict]:
-    """One row a method."""
+    """One row per method."""
     seconds = timed(name, threads, repeats)
     rows = []
     for method in methods(name):

@@ -82,7 +82,7 @@ class Costs:
 
     def every_segment(self, network: Network, processes: int, rows: float) -> float:
         """The share of the time spent on adding up where every level moves after each of its segments: the lowest level's
-        gradients, and whether it moves, once a period. The levels above it move more rarely, by at least a period each."""
+        gradients, and whether it moves, once per period. The levels above it move more rarely, by at least a period each."""
         if processes == 1 or not self.periods:
             return 0.0
         segment = self.crowding * self.compute(rows, self.periods[0])
@@ -202,7 +202,7 @@ def _processes(measured: dict[str, Any], names: list[str], shared: bool) -> str:
 
 
 def _windows(measured: dict[str, Any]) -> str:
-    """Windows that grow, 8 rows a process, levels like those of the copy configuration, period 10, the depth that needs the
+    """Windows that grow, 8 rows per process, levels like those of the copy configuration, period 10, the depth that needs the
     least memory."""
     known = costs(measured, "copy")
     size, rows_each, period = measured["configurations"]["copy"]["sizes"][0], 8, 10

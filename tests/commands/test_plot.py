@@ -88,7 +88,7 @@ def test_of_a_sweep_mean_and_spread_by_setting(tmp_path, capsys):
     assert low < 0.25 < 1.8 < high  # one standard deviation of 0, 1, 2 on both sides of the mean
     code, out, err = hrnn(capsys, "plot", *sorted(sweep.iterdir()), "--output", tmp_path / "curves.pdf")
     assert (code, out) == (0, f"{tmp_path / 'curves.pdf'}\n")
-    assert err == "skipped what is no run: lock, sweep.json, table.json\n"
+    assert err == "skipped what is not a run: lock, sweep.json, table.json\n"
     assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
 
 

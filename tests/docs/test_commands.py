@@ -68,7 +68,7 @@ def check_hrnn(words, monkeypatch):
         module.main(words[1:])
     options = caught.value.args[0]
     if isinstance(options, Train):
-        config = Config(options.task, options.model, options.learning, options.budget, options.upkeep)
+        config = Config(options.task, options.model, options.learning, options.budget, options.runtime)
         fetches = {"download": False} if hasattr(config.task, "download") else {}
         resolved(replace(config, task=replace(config.task, **fetches)))
 

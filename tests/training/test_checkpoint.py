@@ -50,30 +50,30 @@ def test_damage_is_noticed(tmp_path, damage):
 
 
 def test_the_last_few_are_kept_and_what_they_refer_to(tmp_path):
-    shelf = CheckpointFolder(tmp_path / "shelf", kept=2)
+    checkpoints = CheckpointFolder(tmp_path / "checkpoints", kept=2)
     for update in (10, 20):
-        shelf.put(update, checkpoint(update))
-    shelf.put(30, checkpoint(30, pins=[10]))
-    assert shelf.updates() == [10, 20, 30]
-    shelf.put(40, checkpoint(40, pins=[40]))
-    assert shelf.updates() == [10, 30, 40]  # 30 may still be fallen back to, and refers to 10
-    CheckpointFolder(tmp_path / "shelf", kept=2).put(50, checkpoint(50, pins=[40]))  # a new process reads what was pinned
-    assert shelf.updates() == [40, 50]
+        checkpoints.put(update, checkpoint(update))
+    checkpoints.put(30, checkpoint(30, pins=[10]))
+    assert checkpoints.updates() == [10, 20, 30]
+    checkpoints.put(40, checkpoint(40, pins=[40]))
+    assert checkpoints.updates() == [10, 30, 40]  # 30 may still be fallen back to, and refers to 10
+    CheckpointFolder(tmp_path / "checkpoints", kept=2).put(50, checkpoint(50, pins=[40]))  # a new process reads what was pinned
+    assert checkpoints.updates() == [40, 50]
 
 
 def test_a_damaged_newest_one_is_reported_and_nothing_is_changed(tmp_path):
-    shelf = CheckpointFolder(tmp_path, kept=3)
-    shelf.put(10, checkpoint(10))
-    shelf.put(20, checkpoint(20))
-    shelf.path(20).write_bytes(shelf.path(20).read_bytes()[:-1])
-    found, complaints = shelf.newest()
+    checkpoints = CheckpointFolder(tmp_path, kept=3)
+    checkpoints.put(10, checkpoint(10))
+    checkpoints.put(20, checkpoint(20))
+    checkpoints.path(20).write_bytes(checkpoints.path(20).read_bytes()[:-1])
+    found, complaints = checkpoints.newest()
     assert found.facts["position"]["updates"] == 10
     assert len(complaints) == 1
     assert "update-000000020" in complaints[0]
-    assert shelf.updates() == [10, 20]
-    shelf.path(10).write_bytes(b"")
+    assert checkpoints.updates() == [10, 20]
+    checkpoints.path(10).write_bytes(b"")
     with pytest.raises(DamagedError, match="update-000000010"):
-        shelf.newest()
+        checkpoints.newest()
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -170,8 +170,8 @@ def test_files_of_another_run_are_refused(capsys, runs, run, what):
 
 
 def test_a_checkpoint_under_another_name_is_refused(capsys, run):
-    shelf = CheckpointFolder(run / "checkpoints", 3)
-    shelf.path(2).rename(shelf.path(4))
+    checkpoints = CheckpointFolder(run / "checkpoints", 3)
+    checkpoints.path(2).rename(checkpoints.path(4))
     assert "holds the checkpoint of update 2" in refusal(capsys, run, "resume", run, "--updates", 9)
 
 

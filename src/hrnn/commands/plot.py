@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         if path.name not in files:
             print(f"skipped {path}: {why}", file=sys.stderr)
     if files:
-        print(f"skipped what is no run: {', '.join(files)}", file=sys.stderr)
+        print(f"skipped what is not a run: {', '.join(files)}", file=sys.stderr)
     if not found:
         raise UserError("none of these can be drawn")
     draw(found, options.output, options.x)

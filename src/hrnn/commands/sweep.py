@@ -68,11 +68,11 @@ class Sweep(Generic[TaskT]):
     model: Model = field(default_factory=Model)
     learning: Learning = field(default_factory=Learning)
     budget: Budget = field(default_factory=Budget)
-    upkeep: Runtime = field(default_factory=Runtime)
+    runtime: Runtime = field(default_factory=Runtime)
 
     @property
     def config(self) -> Config[Any]:
-        return Config(self.task, self.model, self.learning, self.budget, self.upkeep)
+        return Config(self.task, self.model, self.learning, self.budget, self.runtime)
 
 
 def main(arguments: Sequence[str]) -> int:

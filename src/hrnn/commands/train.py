@@ -45,7 +45,7 @@ class Train(Generic[TaskT]):
     model: Model = field(default_factory=Model)
     learning: Learning = field(default_factory=Learning)
     budget: Budget = field(default_factory=Budget)
-    upkeep: Runtime = field(default_factory=Runtime)
+    runtime: Runtime = field(default_factory=Runtime)
 
 
 ADVICE = "Try a lower --learning-rate, --clip 1 or --warmup 100"
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         return DONE
     kind = task_named(name)
     options: Train[Any] = parse(_train_type(kind), full_command("train", name), rest, help_text(kind))
-    config = Config(options.task, options.model, options.learning, options.budget, options.upkeep)
+    config = Config(options.task, options.model, options.learning, options.budget, options.runtime)
     short = name_of(options.task).rpartition(":")[2].lower()
     folder = options.place.run or Path("runs") / f"{short}-{config.model.model}-{config.upkeep.seed}"
     place = options.place

@@ -23,7 +23,7 @@ class Updates:
                 one for each level, the lowest first: functions or ready optimizers
     heads:      parameters of the loss function; they move with the lowest level, whose losses they serve. Each decoder moves
                 with the level that it decodes
-    every:      after how many of its segments a level moves; None: once a window. For all levels, or a list. The top level's
+    every:      after how many of its segments a level moves; None: once per window. For all levels, or a list. The top level's
                 segment is the window. Where rows tick at different times it counts rounds (`Restricted(round_steps=...)`)
     clip:       the largest norm of a level's gradient, for all levels or a list; None: no clipping
     after:      called with (level, optimizer) after each move: learning-rate schedules, weight averaging
@@ -51,7 +51,7 @@ class Updates:
             raise TypeError(f"model is a {type(model).__name__}; give an hrnn.HRNN")
         levels = len(model.cells)
         self.every: list[int | None] = [
-            None if n is None else whole("every", n, remedy="at least 1 segment, or None: the level moves once a window")
+            None if n is None else whole("every", n, remedy="at least 1 segment, or None: the level moves once per window")
             for n in each("every", every, levels)
         ]
         self.clip: list[float | None] = [

@@ -1,4 +1,4 @@
-"""Pixels: MNIST digits read one pixel a step; the class is predicted after the last."""
+"""Pixels: MNIST digits read one pixel per step; the class is predicted after the last."""
 
 from __future__ import annotations
 

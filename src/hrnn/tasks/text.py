@@ -25,7 +25,7 @@ _KNOWN: WeakValueDictionary[Any, Corpus] = WeakValueDictionary()  # read once fo
 
 @dataclass(frozen=True)
 class Text(Task):
-    """Predict the next character. The upper level ticks once a word; --boundaries says otherwise.
+    """Predict the next character. The upper level ticks once per word; --boundaries says otherwise.
 
     Examples:
         hrnn train text --data ptb                     # the folder of Penn TreeBank's three files

@@ -68,7 +68,7 @@ class Learning:
     """One update for all windows of a batch (the paper), or one for each window; segment: every level moves as soon as its own
     segments have been differentiated (ours and gr-hrnn), and an update is a window."""
     update_every: tuple[int, ...] | None = option(None, at_least(0, entries=LEVELS))
-    """With --update segment: after how many of its segments each level moves, the lowest first, or one for all; 0: once a
+    """With --update segment: after how many of its segments each level moves, the lowest first, or one for all; 0: once per
     window. Where the data say when levels tick it counts rounds. 1 by default."""
     optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adamax"] = "adam"
     """One of torch.optim."""
