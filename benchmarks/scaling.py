@@ -2,7 +2,7 @@
 
     python -m benchmarks.scaling [--json FILE] [--tiny]
 
-Wall-clock time, one thread per process, the median of several repeats: it needs a quiet machine with two free cores, and refuses
+Wall-clock time, one thread per process, median of several repeats: needs a quiet machine with two free cores, and refuses
 a busy one. --tiny goes through everything in seconds, with sizes that mean nothing. `make scaling` writes
 benchmarks/results/scaling.json and fills in the tables of docs/scaling.md.
 """
