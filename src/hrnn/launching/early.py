@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hrnn.launching.measuring import batches
+from hrnn.launching.measuring import batches_per_epoch
 from hrnn.launching.progress import last_update
 from hrnn.launching.units import Unit, Watcher, stop_early
 from hrnn.training.config import Config
@@ -40,7 +40,7 @@ class Early:
         self._running: dict[str, Unit] = {}
         self._judged: set[tuple[str, float]] = set()
         self._known: dict[tuple[str, float], Score | None] = {}
-        self._budgets = {unit.name: batches(unit.config) for unit in units}
+        self._per_epoch = {unit.name: batches_per_epoch(unit.config) for unit in units}
         self._next = 0.0
 
     def changed(self, unit: Unit, state: str) -> None:
@@ -92,9 +92,7 @@ class Early:
         return None
 
     def _share(self, unit: Unit, record: dict[str, Any]) -> float:
-        updates, budget = unit.config.budget.updates, self._budgets[unit.name]
-        done = 0.0 if budget is None else record.get("sequences", 0) / unit.config.learning.batch / budget
-        return max(done, 0.0 if updates is None else record.get("update", 0) / updates)
+        return unit.config.share_done(record.get("update", 0), record.get("sequences", 0), self._per_epoch[unit.name])
 
 
 def score_of(config: Config[Any], record: dict[str, Any]) -> Score | None:

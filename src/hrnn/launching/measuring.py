@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +22,14 @@ def bytes_of(config: Config[Any], children: int = 3) -> int:
 
 def one_update(config: dict[str, Any]) -> tuple[Callable[[], object], Callable[[], object]]:
     """What `bytes_of` measures: two steps to warm up, and the fullest batch of the run."""
-    run = _run(from_json(config))
+    run = Run(from_json(config), Path())  # which writes nothing
     batch = fullest(run)
     return lambda: learn(run, end_of(batch)), lambda: learn(run, batch)
 
 
 def seconds_of(config: Config[Any], updates: int = 2) -> float:
     """Seconds of a core that the fullest batch takes to be learned: the least of a few, after one to warm up."""
-    run = _run(config)
+    run = Run(config, Path())  # which writes nothing
     batch = fullest(run)
     learn(run, end_of(batch))
     times = []
@@ -47,17 +45,14 @@ def batches(config: Config[Any]) -> float | None:
     budget, limits = config.budget, []
     if budget.sequences is not None:
         limits.append(budget.sequences / config.learning.batch)
-    if budget.epochs is not None:
-        per_epoch = config.task.batches_per_epoch(reading(config, unrolled(config)))
-        limits += [budget.epochs * per_epoch] if per_epoch else []
+    if budget.epochs is not None and (per_epoch := batches_per_epoch(config)):
+        limits.append(budget.epochs * per_epoch)
     return min(limits) if limits else None
 
 
-def _run(config: Config[Any]) -> Run:
-    """The moving parts of a run, of which nothing is kept."""
-    upkeep = replace(config.upkeep, tensorboard=False)
-    with tempfile.TemporaryDirectory() as folder:
-        return Run(replace(config, upkeep=upkeep), Path(folder))
+def batches_per_epoch(config: Config[Any]) -> int | None:
+    """Of the run's task, where the budget counts epochs."""
+    return None if config.budget.epochs is None else config.task.batches_per_epoch(reading(config, unrolled(config)))
 
 
 def fullest(run: Run) -> Batch:

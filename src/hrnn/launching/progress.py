@@ -38,16 +38,11 @@ class Standing:
 
 def standing(folder: Path, unit: Unit) -> Standing:
     record = last_update(folder / unit.name)
-    budget = unit.config.budget
-    shares = [
-        record.get(name, 0) / limit
-        for name, limit in (("update", budget.updates), ("sequences", budget.sequences))
-        if limit is not None
-    ]
+    counted = unit.config.budget.updates is not None or unit.config.budget.sequences is not None
+    done = unit.config.share_done(record.get("update", 0), record.get("sequences", 0))
     metrics = [metric for metric in unit.config.task.measured.all if record.get(metric.name) is not None]
     shown = [f"{metric.short} {metric.text(record[metric.name])}" for metric in metrics[:SHOWN]]
-    share = min(1.0, max(shares)) if shares else None
-    return Standing(record.get("update", 0), share, record.get("seconds", 0.0), ", ".join(shown))
+    return Standing(record.get("update", 0), min(1.0, done) if counted else None, record.get("seconds", 0.0), ", ".join(shown))
 
 
 def last_update(folder: Path) -> dict[str, Any]:
