@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hrnn.cli import COMMANDS, main
 from hrnn.errors import EXTRAS, UserError
 from hrnn.launching.cluster import require
 from hrnn.tasks.idx import download
+from hrnn.training.display import suitable_display
 from hrnn.training.journal import Events
 
 
@@ -19,7 +21,7 @@ def bare(monkeypatch):
     """As after an installation without extras: their packages cannot be imported, what imports them has not been."""
     packages = [package for several in EXTRAS.values() for package in several]
     for name in list(sys.modules):
-        if name.partition(".")[0] in packages or name.startswith("hrnn.commands"):
+        if name.partition(".")[0] in packages or name.startswith(("hrnn.commands", "hrnn.report", "hrnn.launching")):
             monkeypatch.delitem(sys.modules, name)
     for package in packages:
         monkeypatch.setitem(sys.modules, package, None)
@@ -36,6 +38,9 @@ def test_the_command_line(bare, capsys, command):
     [
         (lambda: download(Path(), ""), r"--download needs hrnn\[cli\]; pip install 'hrnn\[cli\]'"),
         (lambda: Events(Path("events"), 0), r"a run's file for TensorBoard needs hrnn\[cli\]; pip install"),
+        (lambda: importlib.import_module("hrnn.report.curves"), r"hrnn.report needs hrnn\[cli\]; pip install"),
+        (lambda: importlib.import_module("hrnn.launching.grid"), r"hrnn.launching needs hrnn\[cli\]; pip install"),
+        (suitable_display, r"a display of training needs hrnn\[cli\]; pip install"),
         (lambda: require(None), r"--engine ray needs hrnn\[ray\]; pip install 'hrnn\[ray\]'"),
     ],
 )

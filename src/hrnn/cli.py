@@ -15,8 +15,8 @@ from hrnn.errors import (
     TERMINATED,
     Terminated,
     UserError,
-    extra,
     failure_code,
+    require_extra,
     shortened,
 )
 from hrnn.signals import command_begins, command_ended, watch
@@ -132,8 +132,8 @@ def chosen(arguments: list[str]) -> int:
         raise UserError(f"hrnn has no command {shortened(name)!r}; there are {', '.join(COMMANDS)}")
     import importlib
 
-    with extra("cli", "the command line"):
-        module = importlib.import_module(f"hrnn.commands.{name}")
+    require_extra("cli", "the command line")
+    module = importlib.import_module(f"hrnn.commands.{name}")
     command_begins()
     return int(module.main(rest))
 

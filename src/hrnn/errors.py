@@ -33,22 +33,12 @@ def stop_code(reason: str | None) -> int:
     return EXIT_CODES.get(reason or "", DONE)
 
 
-class extra:  # noqa: N801  read as a phrase: with extra("cli", "a plot")
-    """Around the import of what an extra of the package brings: where that is missing, one sentence says so."""
+def require_extra(name: str, what: str) -> None:
+    """Before the import of what an extra of the package brings: where that is missing, one sentence says so."""
+    from importlib.util import find_spec
 
-    def __init__(self, name: str, what: str):
-        self.name, self.what = name, what
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRAS[self.name]:
-            raise missing(self.name, self.what) from None
-
-
-def missing(name: str, what: str) -> UserError:
-    """What to say where an extra is not installed."""
-    return UserError(f"{what} needs hrnn[{name}]; pip install 'hrnn[{name}]'")
+    if any(find_spec(package) is None for package in EXTRAS[name]):
+        raise UserError(f"{what} needs hrnn[{name}]; pip install 'hrnn[{name}]'")
 
 
 def words_of(error: BaseException) -> str:

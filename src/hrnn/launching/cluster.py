@@ -6,7 +6,6 @@ and whoever watches the runs finds their journals, as if there were no cluster.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 import signal
@@ -21,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import hrnn.training.folder as folders
-from hrnn.errors import INTERRUPTED, MISTAKE, UserError, missing
+from hrnn.errors import INTERRUPTED, MISTAKE, UserError, require_extra
 from hrnn.launching.engine import BUSY_SECONDS, LOG, LOOK_SECONDS, STOPPING_SECONDS, last_line, train_all
 from hrnn.launching.processes import launch
 from hrnn.launching.units import Ending, Engine, Unit, Watcher, stopped_early
@@ -43,8 +42,7 @@ class KilledError(Exception):
 
 def require(address: str | None) -> None:
     """Is Ray there, and a cluster at the address? Every wait has a limit."""
-    if importlib.util.find_spec("ray") is None:
-        raise missing("ray", "--engine ray")
+    require_extra("ray", "--engine ray")
     if address is None:
         return
     parts = urlsplit(address if "//" in address else f"//{address}")

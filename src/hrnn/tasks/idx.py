@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hrnn.errors import UserError, extra
+from hrnn.errors import UserError, require_extra
 
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 SHA256 = {
@@ -79,8 +79,8 @@ def read_pair(folder: Path, part: str) -> tuple[NDArray[np.uint8], NDArray[np.ui
 
 def download(folder: Path, mirror: str) -> None:
     """Fetch what is missing, and check it by its SHA-256."""
-    with extra("cli", "--download"):
-        import pooch  # only here: a network library is a slow import for those who have the files
+    require_extra("cli", "--download")
+    import pooch  # only here: a network library is a slow import for those who have the files
 
     for name, checksum in SHA256.items():
         if (folder / name).is_file() or (folder / name.removesuffix(".gz")).is_file():

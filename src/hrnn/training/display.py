@@ -7,16 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from hrnn.errors import extra
-
-with extra("cli", "training"):
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bar
-
+from hrnn.errors import require_extra
 from hrnn.tasks import Batch
 from hrnn.training.run import Run
+
+if TYPE_CHECKING:  # whoever shows nothing needs no hrnn[cli]
+    from rich.console import Console
 
 BAR, PERCENTAGE = 12, 7  # columns of a terminal
 PATIENCE = 2.0  # seconds of scoring before anything is said about it
@@ -97,6 +95,9 @@ class Live(Display):
 
     @contextmanager
     def showing(self, run: Run) -> Iterator[None]:
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
         self._pace = Pace(run)
         for warning in run.warnings:
             self.console.print(f"[yellow]warning:[/yellow] {warning}")
@@ -192,5 +193,8 @@ def resident_bytes() -> int:
 
 def suitable_display() -> Display:
     """A live bar in a terminal, lines elsewhere."""
+    require_extra("cli", "a display of training")
+    from rich.console import Console
+
     console = Console(stderr=True)
     return Live(console) if console.is_terminal else Lines()

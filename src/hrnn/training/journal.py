@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hrnn.errors import UserError, extra
+from hrnn.errors import UserError, require_extra
 from hrnn.training.entries import cannot_read
 from hrnn.training.files import AppendOnlyFile, cannot_write, content_of, make_folder
 from hrnn.training.records import Written
@@ -87,10 +87,10 @@ class Events:
     """TensorBoard's own record format in one file, which its writer, made for a file per process, cannot cut back."""
 
     def __init__(self, path: Path, length: int):
-        with extra("cli", "a run's file for TensorBoard"):
-            from tensorboard.compat.proto.event_pb2 import Event
-            from tensorboard.compat.proto.summary_pb2 import Summary
-            from tensorboard.summary.writer.record_writer import RecordWriter
+        require_extra("cli", "a run's file for TensorBoard")
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
         make_folder(path.parent)
         self._event, self._summary = Event, Summary
