@@ -52,6 +52,16 @@ def begun(*arguments):
         process.communicate()
 
 
+def check_journals(tmp_path, folder, seeds):
+    """Those of runs that nobody interrupted."""
+    for seed in seeds:
+        request = Request(EXPERIMENTS["copy"], folder, scale=SCALE)
+        start(request.unit(EXPERIMENTS["copy"].row("ours"), seed).config, tmp_path / f"alone-{seed}")
+        journal = [json.loads(line) for line in (folder / f"runs/ours/seed-{seed}.jsonl").read_text().splitlines()]
+        assert without_times(journal) == without_times(read(tmp_path / f"alone-{seed}"))
+
+
+@pytest.mark.long
 def test_killed_in_mid_run_and_started_again_it_loses_and_doubles_nothing(tmp_path, capsys):
     folder = tmp_path / "results"
     works = [folder / "work" / "ours" / f"seed-{seed}" for seed in (0, 1)]
@@ -62,32 +72,13 @@ def test_killed_in_mid_run_and_started_again_it_loses_and_doubles_nothing(tmp_pa
         os.kill(children[0], signal.SIGKILL)  # one with its parent, the other has time for a checkpoint
     wait_for(lambda: not any(folders.is_locked(work) for work in works), "a run goes on without its parent")
     assert not (folder / "runs").exists()
-    code, out, err = hrnn(capsys, *copy(folder, "--seeds", 0, 1, "--jobs", 2))
+    code, _, err = hrnn(capsys, *copy(folder, "--seeds", 0, 1, "--jobs", 2))
     assert code == 0, err
     assert "ours/seed-1 continues: update" in err or "1 of them there already" in err  # it may have come to its end by then
-    assert "Copy task: longest length solved" in out
-    for seed in (0, 1):
-        request = Request(EXPERIMENTS["copy"], folder, scale=SCALE)
-        start(request.unit(EXPERIMENTS["copy"].row("ours"), seed).config, tmp_path / f"alone-{seed}")
-        journal = [json.loads(line) for line in (folder / f"runs/ours/seed-{seed}.jsonl").read_text().splitlines()]
-        assert without_times(journal) == without_times(read(tmp_path / f"alone-{seed}"))
-    entries = json.loads((folder / "runs/ours/seed-1.json").read_text())
-    assert entries["setting"] == {"experiment": "copy", "profile": "desk", "scale": SCALE, "grid": False}
-    assert entries["memory"]["paper_count"] == 29
-    assert entries["memory"]["measured_bytes"] > 100_000
-    assert {"date", "torch", "python", "processor", "cores"} <= set(entries["environment"])
-    assert "Scaled: budgets are 0.05 times" in (folder / "table.md").read_text()
-
-    # The work is no longer needed: from the results alone the same table is made, and nothing is trained.
-    shutil.rmtree(folder / "work")
-    before = {name: (folder / name).read_bytes() for name in ("table.md", "table.json", "curves.svg")}
-    code, _, err = hrnn(capsys, *copy(folder, "--seeds", 0, 1))
-    assert (code, err) == (0, "")
-    assert {name: (folder / name).read_bytes() for name in before} == before
-    assert not (folder / "work").exists()
+    check_journals(tmp_path, folder, (0, 1))
 
 
-def test_interrupted(tmp_path, capsys):
+def test_interrupted_and_started_again_it_ends_with_the_table(tmp_path, capsys):
     folder = tmp_path / "results"
     work = folder / "work" / "ours" / "seed-0"
     with begun(*copy(folder, "--seeds", 0)) as process:
@@ -99,6 +90,25 @@ def test_interrupted(tmp_path, capsys):
     assert said.endswith(f"interrupted; the same command goes on from here: {folder}\n")
     assert not folders.is_locked(work)
     assert not (work / folders.RESULT).exists()
+    code, out, err = hrnn(capsys, *copy(folder, "--seeds", 0))
+    assert code == 0, err
+    assert "ours/seed-0 continues: update" in err
+    assert "Copy task: longest length solved" in out
+    check_journals(tmp_path, folder, (0,))
+    entries = json.loads((folder / "runs/ours/seed-0.json").read_text())
+    assert entries["setting"] == {"experiment": "copy", "profile": "desk", "scale": SCALE, "grid": False}
+    assert entries["memory"]["paper_count"] == 29
+    assert entries["memory"]["measured_bytes"] > 100_000
+    assert {"date", "torch", "python", "processor", "cores"} <= set(entries["environment"])
+    assert "Scaled: budgets are 0.05 times" in (folder / "table.md").read_text()
+
+    # The work is no longer needed: from the results alone the same table is made, and nothing is trained.
+    shutil.rmtree(folder / "work")
+    before = {name: (folder / name).read_bytes() for name in ("table.md", "table.json", "curves.svg")}
+    code, _, err = hrnn(capsys, *copy(folder, "--seeds", 0))
+    assert (code, err) == (0, "")
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    assert not (folder / "work").exists()
 
 
 def test_the_list_measures_nothing_and_needs_no_data(capsys, monkeypatch):

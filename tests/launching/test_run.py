@@ -130,10 +130,22 @@ def begin(folder, updates):
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
 
 
+UPDATES = 200  # so many that a signal after the tenth comes in mid-run
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The journals of runs that nobody interrupts."""
+    places = [tmp_path_factory.mktemp("alone") / "run" for _ in units()]
+    for one, place in zip(units(UPDATES), places, strict=True):
+        start(one.config, place)
+    return [journal(place) for place in places]
+
+
 @pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
-def test_interrupted_or_killed_it_goes_on_where_it_was(tmp_path, kill):
+def test_interrupted_or_killed_it_goes_on_where_it_was(tmp_path, kill, alone):
     """SIGINT to the parent alone; SIGKILL to its whole group, as a terminal that is closed or a machine short of memory."""
-    updates = 200
+    updates = UPDATES
     places = [tmp_path / "runs" / one.name for one in units()]
     process = begin(tmp_path / "runs", updates)
     wait_for(lambda: all(last_update(place).get("update", 0) > 10 for place in places), "no progress")
@@ -154,9 +166,8 @@ def test_interrupted_or_killed_it_goes_on_where_it_was(tmp_path, kill):
     assert process.returncode == 0, said
     assert "continues: update" in said
     assert "ours/seed-1 done: update 200" in said
-    for one, place in zip(units(updates), places, strict=True):
-        start(one.config, tmp_path / "alone" / one.name)
-        assert journal(place) == journal(tmp_path / "alone" / one.name)
+    for place, uninterrupted in zip(places, alone, strict=True):
+        assert journal(place) == uninterrupted
 
 
 def test_the_table_shows_the_runs_at_work_and_what_failed(tmp_path):

@@ -101,10 +101,10 @@ def _require_room(options: Memory, predicted: int) -> None:
 def _plans(options: Memory) -> list[dict[str, Any]]:
     if options.measure or options.periods != Memory.periods:
         raise UserError("--budget proposes periods; give neither --periods nor --measure with it")
-    found = memory.plan(
+    plans = memory.plan(
         _bytes(str(options.budget)), options.window, options.batch, hidden=options.hidden_sizes, cell=options.cell
     )
-    return [{**asdict(plan), "batch": options.batch} for plan in found]
+    return [{**asdict(plan), "batch": options.batch} for plan in plans]
 
 
 def _bytes(text: str) -> int:

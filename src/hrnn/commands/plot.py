@@ -39,17 +39,17 @@ def main(arguments: Sequence[str]) -> int:
     if not options.runs:
         raise UserError("which runs? Name their folders: hrnn plot runs/copy-ours-0")
     check_output(options.output)
-    found, skipped = load(options.runs)
+    series, skipped = load(options.runs)
     files = [path.name for path in skipped if path.is_file()]  # beside the runs of a sweep, where the shell names everything
-    if len(skipped) == 1 and not found:
+    if len(skipped) == 1 and not series:
         raise UserError(next(iter(skipped.values())))
     for path, why in skipped.items():
         if path.name not in files:
             print(f"skipped {path}: {why}", file=sys.stderr)
     if files:
         print(f"skipped what is not a run: {', '.join(files)}", file=sys.stderr)
-    if not found:
+    if not series:
         raise UserError("none of these can be drawn")
-    draw(found, options.output, options.x)
+    draw(series, options.output, options.x)
     print(options.output)
     return 0

@@ -31,24 +31,24 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Runs, "runs", arguments)
     if not options.folder.is_dir():
         raise UserError(f"{options.folder} is not a folder; hrnn train writes runs/ by default")
-    found, skipped = summarise(options.folder)
+    summaries, skipped = summarise(options.folder)
     for place, why in skipped.items():
         print(f"skipped {place}: {why}", file=sys.stderr)
-    if skipped and not found:
+    if skipped and not summaries:
         raise UserError(f"no run in {options.folder} can be read")
     if options.json:
-        print(json.dumps([asdict(summary) for summary in found], default=str))
-    elif found:
-        console().print(table(found).terminal())
+        print(json.dumps([asdict(summary) for summary in summaries], default=str))
+    elif summaries:
+        console().print(table(summaries).terminal())
     else:
         print(f"no run in {options.folder}")
     return 0
 
 
-def table(found: Sequence[Summary]) -> Table:
+def table(summaries: Sequence[Summary]) -> Table:
     words = ("run", "task", "model", "state", "result")
     rows = []
-    for one in found:
-        numbers = (f"{one.updates:,}", f"{one.sequences:,}", f"{one.seconds / 60:.1f}")
-        rows.append([str(one.folder), one.task, one.model, one.state, *numbers, one.result])
+    for run in summaries:
+        numbers = (f"{run.updates:,}", f"{run.sequences:,}", f"{run.seconds / 60:.1f}")
+        rows.append([str(run.folder), run.task, run.model, run.state, *numbers, run.result])
     return Table(["run", "task", "model", "state", "updates", "sequences", "minutes", "result"], rows, words)

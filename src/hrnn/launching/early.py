@@ -67,8 +67,8 @@ class Early:
         if not shown:
             return
         last, own = shown[-1], [score.value for score in shown if score.kind == shown[-1].kind]
-        found = [self._score(other, passed[-1]) for other in self.units if other.name != unit.name]
-        others = [score.value for score in found if score is not None and score.kind == last.kind]
+        scores = [self._score(other, passed[-1]) for other in self.units if other.name != unit.name]
+        others = [score.value for score in scores if score is not None and score.kind == last.kind]
         if losing(own, others, higher_is_better=unit.config.task.measured.judged_by.higher_is_better):
             self._running.pop(unit.name)
             stop_early(self.folder / unit.name, {**asdict(last), "share": passed[-1], "others": others})
@@ -82,13 +82,13 @@ class Early:
         return self._known[unit.name, point]
 
     def _read_score(self, unit: Unit, point: float) -> Score | None:
-        found = None
+        last = None
         for record in read(self.folder / unit.name):
             score = score_of(unit.config, record)
-            if score is not None and (found is None or found.kind != "validation" or score.kind == "validation"):
-                found = score
+            if score is not None and (last is None or last.kind != "validation" or score.kind == "validation"):
+                last = score
             if record["kind"] == "update" and self._share(unit, record) >= point:
-                return found
+                return last
         return None
 
     def _share(self, unit: Unit, record: dict[str, Any]) -> float:

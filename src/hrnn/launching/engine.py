@@ -105,7 +105,7 @@ def _fail(unit: Unit, why: str, ending: Ending, watcher: Watcher) -> None:
 def _stop(folder: Path, active: Sequence[Active], ending: Ending, watcher: Watcher) -> None:
     for one in active:
         one.work.stop()
-    active = [one for one in active if one.work.begun()]
+    active = [one for one in active if one.begun or one.work.begun()]
     deadline = time.monotonic() + STOPPING_SECONDS
     while active := _look(folder, active, ending, watcher, stopping=True):
         if time.monotonic() > deadline:  # a checkpoint of some minutes ago is better than no end

@@ -91,14 +91,14 @@ def points(base: Config[Any], axes: Sequence[Axis], sample: int | None = None, s
     if (sample or total) * repeats > MOST_RUNS:
         raise UserError(f"the grid has {(sample or total) * repeats:,} runs; give fewer values, or --random for some of them")
     chosen = range(total) if sample is None else sampled(total, sample, seed)
-    found = []
+    grid = []
     for number in chosen:
         setting = _setting(settings, number)
         for values in itertools.product(*(axis.values for axis in seeds)):
             every = setting | {axis.name: value for axis, value in zip(seeds, values, strict=True)}
-            found.append(_point(base, axes, {axis.name: every[axis.name] for axis in axes}))
-    _check_different(found)
-    return found
+            grid.append(_point(base, axes, {axis.name: every[axis.name] for axis in axes}))
+    _check_different(grid)
+    return grid
 
 
 def sampled(total: int, count: int, seed: int) -> list[int]:
@@ -145,11 +145,11 @@ def shown(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _check_different(found: Sequence[Point]) -> None:
+def _check_different(grid: Sequence[Point]) -> None:
     """Two combinations that come to the same run would be trained twice, and two runs need two folders."""
     runs: dict[str, str] = {}
     names: set[str] = set()
-    for point in found:
+    for point in grid:
         name, content = point.unit.name, json.dumps(to_json(point.unit.config))
         if content in runs:
             raise UserError(f"{runs[content]} and {name} are the same run; drop one of the values")
@@ -165,24 +165,24 @@ def common(base: Config[Any], axes: Sequence[Axis]) -> dict[str, Any]:
     return {"format": FORMAT, "over": over, "options": to_json(base)}
 
 
-def fitted(folder: Path, found: Sequence[Point], here: dict[str, Any], base: Config[Any]) -> list[Point]:
+def fitted(folder: Path, grid: Sequence[Point], here: dict[str, Any], base: Config[Any]) -> list[Point]:
     """The same runs, each under the name that it has in the folder already, from whatever grid that came.
 
     A folder with runs that are no sweep, or with a sweep that differs in an option that neither varies, is refused.
     """
     there = {path.parent: path for path in sorted(folder.rglob(folders.CONFIG))}
-    wanted = {folder / point.unit.name for point in found}
+    wanted = {folder / point.unit.name for point in grid}
     before = read_common(folder)
     if before is None:
         if others := [place for place in there if place not in wanted]:
             raise UserError(f"{folder} holds runs of something else, such as {others[0]}; give another --folder")
-        return list(found)
+        return list(grid)
     over = {*before["over"], *here["over"]}
     varied = [f"{one.section}.{one.field}" for name, one in options_of(type(base.task)).items() if name in over]
     if difference := in_words(before["options"], here["options"], varied):
         raise UserError(f"{folder} holds a sweep with other options ({difference}); give another --folder")
     names = {json.dumps(folders.read_entries(place), sort_keys=True): str(place.relative_to(folder)) for place in there}
-    return [_renamed(point, names.get(json.dumps(to_json(point.unit.config), sort_keys=True))) for point in found]
+    return [_renamed(point, names.get(json.dumps(to_json(point.unit.config), sort_keys=True))) for point in grid]
 
 
 def _renamed(point: Point, name: str | None) -> Point:
@@ -211,10 +211,10 @@ def write_common(folder: Path, here: dict[str, Any]) -> None:
     write_atomically(folder / SWEEP, json.dumps({**here, "over": over}, indent=2).encode() + b"\n")
 
 
-def rows(found: Sequence[Point]) -> Iterator[tuple[dict[str, Any], list[Point]]]:
+def rows(grid: Sequence[Point]) -> Iterator[tuple[dict[str, Any], list[Point]]]:
     """The settings of a grid, each with its runs, in the order of the grid."""
     groups: dict[str, list[Point]] = {}
-    for point in found:
+    for point in grid:
         groups.setdefault(name_of(point.setting), []).append(point)
     for group in groups.values():
         yield group[0].setting, group

@@ -59,11 +59,11 @@ def load(given: Sequence[Path]) -> tuple[list[Series], dict[Path, str]]:
     swept: dict[Path, list[str]] = {}  # runs of sweeps, with the options that vary there
     for path in given:
         try:
-            found = _below(path, skipped)
-            if (path / SWEEP).exists() and path not in found:
-                swept.update(dict.fromkeys(found, _varied(path)))
+            places_below = _below(path, skipped)
+            if (path / SWEEP).exists() and path not in places_below:
+                swept.update(dict.fromkeys(places_below, _varied(path)))
             else:
-                alone += found
+                alone += places_below
         except UserError as error:
             skipped[path] = str(error)
     alone = list(dict.fromkeys(alone))
@@ -79,15 +79,15 @@ def _below(path: Path, skipped: dict[Path, str]) -> list[Path]:
         raise UserError("it is not a folder" if path.exists() else "there is no such folder")
     if (path / CONFIG).exists() or (path / CONFIG).is_symlink():
         return [path]
-    found = []
+    runs = []
     for place, problem in sorted(places(path)):
         if problem:
             skipped[place] = problem
         else:
-            found.append(place)
-    if not found and not skipped:
+            runs.append(place)
+    if not runs and not skipped:
         raise UserError(f"{path} {NO_RUN}")
-    return found
+    return runs
 
 
 def _read(folders: Sequence[Path], skipped: dict[Path, str]) -> dict[Path, LoadedRun]:

@@ -56,13 +56,13 @@ def describe(folder: Path) -> Described:
     try:
         task, model, upkeep = (dict(entries[section]) for section in ("task", "model", "upkeep"))
         sizes = tuple(int(size) for size in model["hidden_sizes"])
-        found = Described(task["name"], model["model"], sizes, int(upkeep["seed"]), metrics_of(entries), entries)
+        described = Described(task["name"], model["model"], sizes, int(upkeep["seed"]), metrics_of(entries), entries)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         why = f"{type(error).__name__}: {str(error)[:100]}"
         raise UserError(f"{folder / CONFIG} does not describe a run ({why})") from None
-    if not isinstance(found.task, str) or not isinstance(found.model, str):
+    if not isinstance(described.task, str) or not isinstance(described.model, str):
         raise UserError(f"{folder / CONFIG} does not describe a run (a name is no text)")
-    return found
+    return described
 
 
 def number(value: Any) -> float | None:
@@ -91,15 +91,15 @@ def places(folder: Path) -> Iterator[tuple[Path, str]]:
 
 def summarise(folder: Path) -> tuple[list[Summary], dict[Path, str]]:
     """Every run in a folder and below it, and why others were left out."""
-    found, skipped = [], {}
+    summaries, skipped = [], {}
     for place, problem in sorted(places(folder)):
         try:
             if problem:
                 raise UserError(problem)
-            found.append(summary_of(place))
+            summaries.append(summary_of(place))
         except (UserError, OSError) as error:  # the second: it is being removed
             skipped[place] = str(error)
-    return found, skipped
+    return summaries, skipped
 
 
 def summary_of(folder: Path) -> Summary:

@@ -5,46 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import hrnn.studies.recipes as recipes
+from hrnn.metrics import Metric
 from hrnn.studies.experiment import Experiment, Panel, Quantity, Record, Row
 from hrnn.studies.recipes import NEEDLE_BETAS, permuted, then, unlocked, with_betas, with_model
 from hrnn.studies.rules import Expectation, ahead, best_behind_best, close, every_run, on_par, spread_over
-from hrnn.tasks import Copy, Needle
+from hrnn.tasks import Copy, Needle, Text
 
 CHANCE_BITS, SOLVED_BITS = 0.9, 0.15  # at least, at most, per recalled character
+SOLVED_LENGTH, RECALLED, RIGHT, CHARACTERS = Copy().progress, Copy().score, Needle().score, Text().score  # metrics
 
 
 def missed(result: Record) -> bool:
     """Did a curriculum solve not even its first length?"""
-    return result.get("longest_solved_length") == 0
+    return result.get(SOLVED_LENGTH.in_result) == 0
 
 
 def _length(result: Record, records: Sequence[Record]) -> float | None:
-    return float(result["longest_solved_length"])
+    return float(result[SOLVED_LENGTH.in_result])
 
 
-def _from(part: str, entry: str) -> Callable[[Record, Sequence[Record]], float | None]:
-    return lambda result, records: result.get(part, {}).get(entry)
+def _from(part: str, metric: Metric) -> Callable[[Record, Sequence[Record]], float | None]:
+    return lambda result, records: result.get(part, {}).get(metric.name)
 
 
-def _sequences_until(entry: str, least: float) -> Callable[[Record, Sequence[Record]], float | None]:
+def _sequences_until(metric: Metric, least: float) -> Callable[[Record, Sequence[Record]], float | None]:
     """Sequences seen at the first validation that reached it."""
-    return lambda result, records: next(
-        (float(record["sequences"]) for record in records if record["kind"] == "validation" and record[entry] >= least), None
-    )
+
+    def read(result: Record, records: Sequence[Record]) -> float | None:
+        reached = (one for one in records if one["kind"] == "validation" and one[metric.name] >= least)
+        return next((float(record["sequences"]) for record in reached), None)
+
+    return read
 
 
 def _sequences_until_solved(result: Record, records: Sequence[Record]) -> float | None:
-    return float(result["sequences"]) if result["longest_solved_length"] else None
+    return float(result["sequences"]) if result[SOLVED_LENGTH.in_result] else None
 
 
 LENGTH = Quantity("length", "longest length solved", _length, digits=1)
-ACCURACY = Quantity("accuracy", "accuracy on test", _from("test", "accuracy"))
-VALIDATED = Quantity("validation-accuracy", "accuracy on validation", _from("validation", "accuracy"))
-PTB_VALID = Quantity("validation", "validation bits/char", _from("validation", "bits_per_character"), higher_is_better=False)
-PTB_TEST = Quantity("test", "test bits/char", _from("test", "bits_per_character"), higher_is_better=False)
-BITS = Quantity("bits", "bits per recalled character", _from("test", "recalled_bits_per_character"), higher_is_better=False)
+ACCURACY = Quantity("accuracy", "accuracy on test", _from("test", RIGHT))
+VALIDATED = Quantity("validation-accuracy", "accuracy on validation", _from("validation", RIGHT))
+PTB_VALID = Quantity("validation", "validation bits/char", _from("validation", CHARACTERS), higher_is_better=False)
+PTB_TEST = Quantity("test", "test bits/char", _from("test", CHARACTERS), higher_is_better=False)
+BITS = Quantity("bits", "bits per recalled character", _from("test", RECALLED), higher_is_better=False)
 SOLVED = Quantity("learned", "sequences until solved", _sequences_until_solved, 0, higher_is_better=False)
-LEARNED = Quantity("learned", "sequences until 90 % right", _sequences_until("accuracy", 0.9), 0, higher_is_better=False)
+LEARNED = Quantity("learned", "sequences until 90 % right", _sequences_until(RIGHT, 0.9), 0, higher_is_better=False)
 
 
 def _ahead_of_both(quantity: str, words: str, **margin: float) -> tuple[Expectation, ...]:
@@ -57,7 +62,7 @@ def _ahead_of_both(quantity: str, words: str, **margin: float) -> tuple[Expectat
 
 
 def _accuracy(title: str = "", rows: tuple[str, ...] = (), lines: tuple[tuple[float, str], ...] = ()) -> Panel:
-    return Panel("accuracy", "accuracy on validation", title=title, rows=rows, lines=lines, top=1.01)
+    return Panel(RIGHT.name, "accuracy on validation", title=title, rows=rows, lines=lines, top=1.01)
 
 
 COPY = Experiment(
@@ -76,7 +81,7 @@ COPY = Experiment(
         on_par("ours is on par with HRNN", "ours", "hrnn", "length", share=0.1),
         *_ahead_of_both("length", "is well ahead of", times=1.5),
     ),
-    (Panel("solved", "length solved (bits)", kind="update", steps=True),),
+    (Panel(SOLVED_LENGTH.name, SOLVED_LENGTH.axis, kind="update", steps=True),),
     chosen_by=LENGTH,
     again=recipes.from_one_by_one,
 )
@@ -130,8 +135,8 @@ PTB = Experiment(
         close("all three are within 0.03 bits on test", ("ours", "gr-hrnn", "hrnn"), "test", 0.03),
     ),
     (
-        Panel("bits_per_character", "validation (bits per character)"),
-        Panel("bits_per_character", "training (bits per character)", kind="update"),
+        Panel(CHARACTERS.name, "validation (bits per character)"),
+        Panel(CHARACTERS.name, "training (bits per character)", kind="update"),
     ),
     data=("ptb",),
     chosen_by=PTB_VALID,
@@ -153,10 +158,10 @@ DEEP_COPY = Experiment(
     ),
     (
         Panel(
-            "recalled_bits_per_character",
+            RECALLED.name,
             "loss (bits per recalled character)",
             kind="update",
-            lines=Copy().score.levels,
+            lines=RECALLED.levels,
             every_run=True,
             top=1.5,
         ),

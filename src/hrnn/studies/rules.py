@@ -77,13 +77,23 @@ def ahead(
 
 def close(sentence: str, rows: tuple[str, ...], quantity: str, within: float) -> Expectation:
     """The means of all rows lie within a range."""
-
-    def judge(runs: Sequence[Sequence[float]]) -> Verdict:
-        means = [fmean(one) for one in runs]
-        return "confirmed" if max(means) - min(means) <= within else "not confirmed"
-
     rule = f"confirmed if the means of {', '.join(rows)} lie within {within:g} of each other; else not confirmed"
-    return Expectation(sentence, rule, rows, quantity, judge)
+    return Expectation(sentence, rule, rows, quantity, lambda runs: _confirmed(_range(runs) <= within))
+
+
+def spread_over(sentence: str, rows: tuple[str, ...], quantity: str, at_least: float) -> Expectation:
+    """The means of the rows differ."""
+    rule = f"confirmed if the best and the worst mean of {', '.join(rows)} differ by at least {at_least:g}; else not confirmed"
+    return Expectation(sentence, rule, rows, quantity, lambda runs: _confirmed(_range(runs) >= at_least))
+
+
+def _range(runs: Sequence[Sequence[float]]) -> float:
+    means = [fmean(values) for values in runs]
+    return max(means) - min(means)
+
+
+def _confirmed(kept: bool) -> Verdict:
+    return "confirmed" if kept else "not confirmed"
 
 
 def every_run(
@@ -95,20 +105,9 @@ def every_run(
     def judge(runs: Sequence[Sequence[float]]) -> Verdict:
         (values,) = runs
         kept = all(value <= at_most for value in values) if at_most is not None else min(values) >= (at_least or 0.0)
-        return "confirmed" if kept else "not confirmed"
+        return _confirmed(kept)
 
     return Expectation(sentence, f"confirmed if every run of {row} is {words}; else not confirmed", (row,), quantity, judge)
-
-
-def spread_over(sentence: str, rows: tuple[str, ...], quantity: str, at_least: float) -> Expectation:
-    """The means of the rows differ."""
-
-    def judge(runs: Sequence[Sequence[float]]) -> Verdict:
-        means = [fmean(one) for one in runs]
-        return "confirmed" if max(means) - min(means) >= at_least else "not confirmed"
-
-    rule = f"confirmed if the best and the worst mean of {', '.join(rows)} differ by at least {at_least:g}; else not confirmed"
-    return Expectation(sentence, rule, rows, quantity, judge)
 
 
 def best_behind_best(sentence: str, rows: tuple[str, ...], others: tuple[str, ...], quantity: str, by: float) -> Expectation:
@@ -116,7 +115,7 @@ def best_behind_best(sentence: str, rows: tuple[str, ...], others: tuple[str, ..
 
     def judge(runs: Sequence[Sequence[float]]) -> Verdict:
         means = [fmean(one) for one in runs]
-        return "confirmed" if max(means[len(rows) :]) - max(means[: len(rows)]) >= by else "not confirmed"
+        return _confirmed(max(means[len(rows) :]) - max(means[: len(rows)]) >= by)
 
     rule = (
         f"confirmed if the best mean of {', '.join(rows)} is behind the best of {', '.join(others)} by at least {by:g}; else "
@@ -134,4 +133,4 @@ def robust_to_beta(by_beta: Mapping[float, Sequence[float]], length: int) -> tup
     rule = f"confirmed if every run of the search with a beta above 0 solves length {length} or more; else not confirmed"
     if any(len(values) < RUNS for values in runs):
         return rule, "undecided"
-    return rule, "confirmed" if min(min(values) for values in runs) >= length else "not confirmed"
+    return rule, _confirmed(min(min(values) for values in runs) >= length)
