@@ -1,10 +1,12 @@
-"""Folders of runs that nobody trained: what reading and drawing them needs, at once."""
+"""Runs for tests: folders that nobody trained, for whoever reads and draws them, and small ones to be trained, by task."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+from tests.tiny import write_mnist, write_text
 
 CONFIG: dict[str, Any] = {
     "format": 1,
@@ -31,3 +33,29 @@ def write_run(folder: Path, records: list[dict[str, Any]] | None = None, **secti
     records = [update(number) for number in range(1, 21)] if records is None else records
     (folder / "journal.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return folder
+
+
+SMALL = ["--hidden-sizes", "8", "12", "--batch", "10", "--journal-every", "3", "--checkpoint-seconds", "0.05"]
+
+
+def tasks(tmp_path: Path) -> dict[str, list[str]]:
+    """Arguments of `hrnn train`, without those of SMALL; the data are written into the folder."""
+    text = write_text(tmp_path / "text.txt", copies=80)
+    mnist = write_mnist(tmp_path / "mnist")
+    commands = {
+        "copy": "copy --start 1 --step 3 --patience 25 --test-sequences 20 --periods 3 --window 5 --updates 120 --betas 1"
+        " --learning-rate 0.03",
+        "pixels": f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 40 --validate-every 15"
+        " --schedule cosine",
+        "text": f"text --data {text} --window 15 --updates 50 --validate-every 20 --update window",
+        "unlocked": f"text --data {text} --window 15 --updates 30 --update segment --round-steps 6 --update-every 1 2 --clip 1"
+        " --frozen-every 4",
+        "needle": "needle --steps 30 --periods 5 --window 12 --updates 50 --test-sequences 20 --validate-every 20"
+        " --optimizer rmsprop --model hrnn",
+    }
+    return {name: command.split() for name, command in commands.items()}
+
+
+def last_update(folder: Path) -> int:
+    """Of the newest checkpoint."""
+    return max((int(path.stem.removeprefix("update-")) for path in folder.glob("checkpoints/*.safetensors")), default=0)

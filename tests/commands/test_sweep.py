@@ -4,40 +4,16 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
-import time
 
 import pytest
 
 from hrnn.launching import cluster
 from hrnn.launching.progress import last_update
 from hrnn.training import folder as folders
-from hrnn.training.journal import read
 from hrnn.training.loop import start
 from tests.commands.console import complaint, hrnn
-from tests.tiny import TINY
-
-NEEDLE = ("needle", *TINY, "--steps", "12", "--periods", "3", "--window", "12", "--test-sequences", "5")
-QUICK = ("--journal-every", "1", "--checkpoint-seconds", "0.2")
-PATIENCE = 900  # seconds; a busy machine is no failure
-
-
-def journal(folder):
-    return [{key: value for key, value in record.items() if not key.endswith("seconds")} for record in read(folder)]
-
-
-def begin(*arguments, **options):
-    """The command in a process and a process group of its own."""
-    command = [sys.executable, "-m", "hrnn", "sweep", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0, **options)
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
+from tests.commands.sweeping import NEEDLE, PATIENCE, QUICK, begin, journal, wait_for
 
 
 def test_killed_and_started_again_it_ends_with_the_runs_and_the_table_of_the_grid(tmp_path, capsys):

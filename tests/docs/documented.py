@@ -53,11 +53,11 @@ def arguments_of(line: str) -> list[str] | None:
 
 
 def shorter_code(code: str) -> str:
-    """Loops over updates or windows, budgets and scales of an experiment, cut down."""
+    """Loops over updates or windows, budgets, scales of an experiment and long windows, cut down."""
     if UPDATES == "all":
         return code
     code = re.sub(r"(for (?:window|update) in range)\(\d+\)", rf"\1({UPDATES})", code)
-    return re.sub(r"updates=\d+", f"updates={UPDATES}", code).replace("scale=0.01", "scale=0.001")
+    return re.sub(r"updates=\d+", f"updates={UPDATES}", code).replace("scale=0.01", "scale=0.001").replace("2_000", "200")
 
 
 def shorter_command(words: list[str]) -> list[str]:

@@ -16,7 +16,7 @@ from hrnn.launching.progress import last_update
 from hrnn.training import folder as folders
 from hrnn.training.journal import read
 from hrnn.training.trust import Trust
-from tests.commands.test_sweep import NEEDLE, PATIENCE, QUICK, begin, journal, wait_for
+from tests.commands.sweeping import NEEDLE, PATIENCE, QUICK, begin, journal, wait_for
 
 UPDATES = 120
 SWEEP = (*NEEDLE, *QUICK, "--updates", UPDATES, "--over", "learning-rate=0.001,0.01", "--over", "seed=0,1")

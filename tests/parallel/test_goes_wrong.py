@@ -7,8 +7,8 @@ import pytest
 
 from hrnn.cli import main
 from tests.commands.console import hrnn
+from tests.runs import last_update
 from tests.torchrun import ROOT, torchrun
-from tests.training.test_resume import last_update
 
 
 @pytest.fixture(scope="module")

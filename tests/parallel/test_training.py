@@ -11,8 +11,8 @@ import pytest
 
 from campaigns.small import journal
 from hrnn.cli import main
+from tests.runs import SMALL, last_update, tasks
 from tests.torchrun import ROOT, command, environment, torchrun
-from tests.training.test_resume import SMALL, last_update, tasks
 
 CLOSE = {"rel": 2e-3, "abs": 2e-3}  # float32, added up in another order
 

@@ -12,9 +12,7 @@ import torch
 from campaigns.small import journal
 from hrnn.training.checkpoint import read
 from hrnn.training.journal import JOURNAL, newest
-from tests.tiny import write_mnist, write_text
-
-SMALL = ["--hidden-sizes", "8", "12", "--batch", "10", "--journal-every", "3", "--checkpoint-seconds", "0.05"]
+from tests.runs import SMALL, last_update, tasks
 
 # A server that has imported everything and forks: a fresh process for each run, without the seconds of imports.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -42,23 +40,6 @@ def finished(arguments, folder):
     process = begin(arguments, folder)
     process.join(120)
     assert process.exitcode == 0, folder.with_suffix(".log").read_text()
-
-
-def tasks(tmp_path):
-    text = write_text(tmp_path / "text.txt", copies=80)
-    mnist = write_mnist(tmp_path / "mnist")
-    commands = {
-        "copy": "copy --start 1 --step 3 --patience 25 --test-sequences 20 --periods 3 --window 5 --updates 120 --betas 1"
-        " --learning-rate 0.03",
-        "pixels": f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 40 --validate-every 15"
-        " --schedule cosine",
-        "text": f"text --data {text} --window 15 --updates 50 --validate-every 20 --update window",
-        "unlocked": f"text --data {text} --window 15 --updates 30 --update segment --round-steps 6 --update-every 1 2 --clip 1"
-        " --frozen-every 4",
-        "needle": "needle --steps 30 --periods 5 --window 12 --updates 50 --test-sequences 20 --validate-every 20"
-        " --optimizer rmsprop --model hrnn",
-    }
-    return {name: command.split() for name, command in commands.items()}
 
 
 @pytest.mark.parametrize("name", ["copy", "unlocked"])
@@ -114,10 +95,6 @@ def test_an_interrupted_run_checkpoints_and_says_how_to_go_on(tmp_path):
         assert log.count(f"stopped ({word}); continue with: hrnn resume {run}") == 1
         arguments, newest = ["resume", str(run)], last_update(run)
         assert last_checkpoint(run).facts["position"]["updates"] == newest
-
-
-def last_update(folder):
-    return max((int(path.stem.removeprefix("update-")) for path in folder.glob("checkpoints/*.safetensors")), default=0)
 
 
 def test_a_full_disk_stops_cleanly_and_the_run_can_go_on(tmp_path):
