@@ -21,6 +21,7 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
+from hrnn.limits import fitted
 from hrnn.metrics import LOCAL_LOSSES, LOSS, Metric, Metrics
 
 BITS_PER_NAT = 1.4426950408889634
@@ -98,6 +99,10 @@ class Reading:
         if not self.rows:
             object.__setattr__(self, "rows", range(self.batch))
 
+    def batches(self, rows: int) -> Iterator[range]:
+        """So many rows, at most a batch at a time."""
+        return (range(first, min(first + self.batch, rows)) for first in range(0, rows, self.batch))
+
 
 class Task(ABC):
     """Base of all tasks. A subclass is a frozen dataclass whose fields are its options on the command line."""
@@ -116,7 +121,9 @@ class Task(ABC):
 
         It is stored with the run: evaluating or sampling later needs neither luck nor the training data.
         """
-        return self
+        task = fitted(self)
+        task.check()
+        return task
 
     @property
     @abstractmethod

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
-from hrnn.limits import above, at_least, fitted, option
+from hrnn.limits import above, at_least, option
 from hrnn.metrics import Metric
 from hrnn.tasks.contract import (
     BITS_PER_CHARACTER,
@@ -58,12 +58,18 @@ class Copy(Task):
     test_sequences: int = option(1000, at_least(1))
     """Fresh sequences of a test."""
 
-    suggested: ClassVar[dict[str, Any]] = {
-        "hidden_sizes": (256, 256),
-        "periods": (10,),
-        "window": 200,
-        "sequences": 1_000_000,
-    }
+    inputs, outputs = Tokens(3), 3
+    progress = Metric(
+        "solved",
+        label="length solved",
+        unit="bits",
+        higher_is_better=True,
+        digits=1,
+        least=0,
+        in_result="longest_solved_length",
+        none="no length solved",
+    )
+    suggested: ClassVar[dict[str, Any]] = {"hidden_sizes": (256, 256), "periods": (10,), "window": 200, "sequences": 1_000_000}
 
     def check(self) -> None:
         if self.length is not None and (self.start, self.step) != (Copy.start, Copy.step):
@@ -77,10 +83,6 @@ class Copy(Task):
                 "no --length"
             )
 
-    def resolved(self) -> Copy:
-        self.check()
-        return fitted(self)
-
     def steps_of_batch(self, reading: Reading) -> int:
         return 2 * (self.length or self.start)
 
@@ -89,19 +91,6 @@ class Copy(Task):
         levels = ((self.solved, "solved"), (1.0, "chance"))
         recalled = Metric(RECALLED, "bits per recalled character", "recalled bits", least=0, levels=levels)
         return recalled, BITS_PER_CHARACTER
-
-    @property
-    def progress(self) -> Metric:
-        return Metric(
-            "solved",
-            label="length solved",
-            unit="bits",
-            higher_is_better=True,
-            digits=1,
-            least=0,
-            in_result="longest_solved_length",
-            none="no length solved",
-        )
 
     @property
     def judged_by_progress(self) -> bool:
@@ -123,14 +112,6 @@ class Copy(Task):
         if not length:
             raise UserError("the run has solved no length; give --length")
         return replace(self, length=length, start=Copy.start, step=Copy.step, until=None).resolved()
-
-    @property
-    def inputs(self) -> Tokens:
-        return Tokens(3)
-
-    @property
-    def outputs(self) -> int:
-        return 3
 
     def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         values = cross_entropy(logits, target)
@@ -158,8 +139,7 @@ class Copy(Task):
 
     def tests(self, name: str, number: int, length: int, reading: Reading) -> Iterator[Batch]:
         """The sequences of test `number`, in batches no larger than those of training."""
-        for first in range(0, self.test_sequences, reading.batch):
-            rows = range(first, min(first + reading.batch, self.test_sequences))
+        for rows in reading.batches(self.test_sequences):
             yield self.sequences(name, number, length, reading, rows)
 
     def parts(self) -> tuple[str, ...]:
@@ -218,18 +198,17 @@ class Curriculum(Course):
         return self.task.sequences("training", index, self.stage.length, self.reading)
 
     def after_update(self, update: int, report: dict[str, float], score: Scorer) -> Decision:
-        now = self.stage
-        now.updates += 1
+        self.stage.updates += 1
         if report[RECALLED] < self.task.solved:
             tested = self._test(score)
             if tested[RECALLED] < self.task.solved:
                 return self._solved(update, tested)
-        if self.task.patience is not None and now.updates >= self.task.patience:
+        if self.task.patience is not None and self.stage.updates >= self.task.patience:
             return self._expired(update, score)
         return Decision()
 
     def _test(self, score: Scorer) -> Losses:
-        """Losses on fresh sequences of this length, in bits: over recalled and all characters, and by position."""
+        """Losses on fresh sequences of this length."""
         self.stage.tests += 1
         batches = self.task.tests("test", self.stage.tests, self.stage.length, self.reading)
         return losses_by_position(score(batch) for batch in batches)

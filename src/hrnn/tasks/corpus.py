@@ -101,23 +101,17 @@ def read_characters(paths: Iterable[Path], symbols: str) -> Characters:
             raise UserError(f"{path} does not exist or is not a file; name text files with --data")
         before = characters.length
         with unpacked(path) as file:
-            blocks = iter(lambda: file.read(BLOCK), b"")
-            _read_bytes(blocks, characters) if symbols == "bytes" else _read_utf8(blocks, characters, path)
+            _read(iter(lambda: file.read(BLOCK), b""), characters, path, symbols)
         if characters.length == before:
             raise UserError(f"{path} is empty")
     return characters
 
 
-def _read_bytes(blocks: Iterable[bytes], characters: Characters) -> None:
-    for block in blocks:
-        characters.add_numbers(np.frombuffer(block, np.uint8))
-
-
-def _read_utf8(blocks: Iterable[bytes], characters: Characters, path: Path) -> None:
+def _read(blocks: Iterable[bytes], characters: Characters, path: Path, symbols: str) -> None:
     decoder, read = codecs.getincrementaldecoder("utf-8")(), 0
     for block in itertools.chain(blocks, [b""]):  # the end may come in the middle of a character
         waiting = len(decoder.getstate()[0])  # bytes of a character that the block before began
-        if block.isascii() and not waiting:
+        if symbols == "bytes" or (block.isascii() and not waiting):
             characters.add_numbers(np.frombuffer(block, np.uint8))
         else:
             try:
@@ -131,8 +125,7 @@ def penn_treebank(folder: Path) -> dict[str, Path]:
     """The three files of a folder, plain or gzip."""
     files = {}
     for part, name in PENN_TREEBANK.items():
-        candidates = [folder / name, folder / f"{name}.gz"]
-        existing = [path for path in candidates if path.is_file()]
+        existing = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
         if not existing:
             raise UserError(
                 f"{folder} does not hold {name} or {name}.gz; --data takes text files, or the folder of Penn TreeBank's"

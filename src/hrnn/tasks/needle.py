@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hrnn.hierarchy import Tokens
-from hrnn.limits import above, at_least, fitted, option
+from hrnn.limits import above, at_least, option
 from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, cut, last_step_only
 from hrnn.tasks.random import below, random_words
 
@@ -42,9 +42,6 @@ class Needle(Task):
         "validate_every": 100,
     }
 
-    def resolved(self) -> Needle:
-        return fitted(self)
-
     def steps_of_batch(self, reading: Reading) -> int:
         return self.steps
 
@@ -74,5 +71,5 @@ class Needle(Task):
         return self.sequences("training", index, reading.rows, reading)
 
     def evaluation(self, part: str, reading: Reading) -> Iterator[Batch]:
-        for first in range(0, self.test_sequences, reading.batch):
-            yield self.sequences(part, 0, range(first, min(first + reading.batch, self.test_sequences)), reading)
+        for rows in reading.batches(self.test_sequences):
+            yield self.sequences(part, 0, rows, reading)

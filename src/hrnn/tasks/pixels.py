@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hrnn.errors import UserError
-from hrnn.limits import at_least, fitted, hidden, option
+from hrnn.limits import at_least, hidden, option
 from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, cut, last_step_only
 from hrnn.tasks.idx import MIRROR, download, find, read_pair
 from hrnn.tasks.random import permutation
@@ -44,13 +44,8 @@ class Pixels(Task):
     """Average squares of so many pixels: 2 gives 14 x 14, 4 gives 7 x 7."""
     order: tuple[int, ...] = hidden(())
 
-    metrics = (ACCURACY,)
-    suggested: ClassVar[dict[str, Any]] = {
-        "hidden_sizes": (256, 256),
-        "periods": (10,),
-        "window": 784,
-        "epochs": 20,
-    }
+    metrics, inputs, outputs = (ACCURACY,), 1, 10
+    suggested: ClassVar[dict[str, Any]] = {"hidden_sizes": (256, 256), "periods": (10,), "window": 784, "epochs": 20}
 
     def check(self) -> None:
         if self.pool not in (1, 2, 4):
@@ -59,8 +54,7 @@ class Pixels(Task):
             raise UserError(f"the stored order of pixels is not a permutation of {self.steps} steps")
 
     def resolved(self) -> Pixels:
-        task = fitted(self)
-        task.check()
+        task = super().resolved()
         order = task.order
         if task.permuted and not order:
             order = tuple(permutation(0, "pixels/order", 0, task.steps).tolist())
@@ -81,14 +75,6 @@ class Pixels(Task):
     @property
     def steps(self) -> int:
         return (SIDE // self.pool) ** 2
-
-    @property
-    def inputs(self) -> int:
-        return 1
-
-    @property
-    def outputs(self) -> int:
-        return 10
 
     def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         values = cross_entropy(logits, target)
@@ -132,18 +118,9 @@ class Pixels(Task):
     def batch(self, index: int, reading: Reading) -> Batch:
         pixels, labels = self._learned["training"]
         epoch, number = divmod(index, self.batches_per_epoch(reading))
-        order = self._shuffled(reading.seed, epoch)
+        order = permutation(reading.seed, "pixels/epoch", epoch, len(labels))
         chosen = order[number * reading.batch :][reading.rows.start : reading.rows.stop]
         return self._batch(pixels[chosen], labels[chosen], reading.window)
-
-    def _shuffled(self, seed: int, epoch: int) -> NDArray[np.int64]:
-        """The order of the images in an epoch; the current one is remembered."""
-        known = self.__dict__.setdefault("_order_of_epoch", {})
-        if (seed, epoch) not in known:
-            known.clear()
-            known[seed, epoch] = permutation(seed, "pixels/epoch", epoch, len(self._learned["training"][1]))
-        order: NDArray[np.int64] = known[seed, epoch]
-        return order
 
     def evaluation(self, part: str, reading: Reading) -> Iterator[Batch]:
         pixels, labels = self._tested if part == "test" else self._learned["validation"]

@@ -5,6 +5,7 @@ No state to save, no order to keep: any process can draw any row of any batch.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 import numpy as np
@@ -37,6 +38,7 @@ def below(words: Words, limit: int) -> NDArray[np.int64]:
     return (((words >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32)).astype(np.int64)
 
 
+@functools.lru_cache(4)
 def permutation(seed: int, name: str, index: int, size: int) -> NDArray[np.int64]:
-    """A random order of 0..size-1, the same with every version of numpy."""
+    """A random order of 0..size-1, the same with every version of numpy; the last ones are remembered."""
     return np.argsort(random_words(seed, name, index, range(1), size)[:, 0], kind="stable")

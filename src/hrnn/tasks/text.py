@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 from weakref import WeakValueDictionary
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
-from hrnn.limits import LEVELS, Limit, above, at_least, fitted, hidden, option
+from hrnn.limits import LEVELS, Limit, above, at_least, hidden, option
 from hrnn.tasks.boundaries import compiled, meant
 from hrnn.tasks.contract import BITS_PER_CHARACTER, BITS_PER_NAT, Batch, Reading, Task, cross_entropy
 from hrnn.tasks.corpus import complain_about, penn_treebank, read_characters
@@ -54,12 +55,7 @@ class Text(Task):
     vocabulary: str = hidden("")
 
     metrics = (BITS_PER_CHARACTER,)
-    suggested: ClassVar[dict[str, Any]] = {
-        "hidden_sizes": (256, 512),
-        "periods": (),
-        "window": 50,
-        "epochs": 8,
-    }
+    suggested: ClassVar[dict[str, Any]] = {"hidden_sizes": (256, 512), "periods": (), "window": 50, "epochs": 8}
 
     def check(self) -> None:
         if not self.data:
@@ -70,16 +66,14 @@ class Text(Task):
         return reading.window
 
     def resolved(self) -> Text:
-        task = fitted(self)
-        task.check()
+        task = super().resolved()
         task = replace(
             task,
             data=tuple(path.expanduser().absolute() for path in task.data),
             validation=task.validation and task.validation.expanduser().absolute(),
             test=task.test and task.test.expanduser().absolute(),
         )
-        folders = [path for path in task.data if path.is_dir()]
-        if folders:
+        if folders := [path for path in task.data if path.is_dir()]:
             if len(task.data) > 1 or task.validation or task.test:
                 raise UserError(f"{folders[0]} is a folder, which brings its own parts; give it alone, or name files")
             parts = penn_treebank(folders[0])
@@ -101,11 +95,10 @@ class Text(Task):
             self._memory[name] = self._read([path], {part: 1.0}) if path else self._read(self.data, self._shares())
         return self._memory[name].parts[part]
 
-    @property
+    @cached_property
     def _memory(self) -> dict[str | None, Corpus]:
         """By the parts that have files of their own; None for those that share the training text's."""
-        found: dict[str | None, Corpus] = self.__dict__.setdefault("_corpora", {})
-        return found
+        return {}
 
     def _shares(self) -> dict[str, float]:
         """Which parts the training files are split into, in this order, and the share of each; the rest is for training."""
