@@ -139,6 +139,7 @@ def test_interrupted_on_a_local_cluster_it_leaves_checkpoints(tmp_path):
 
 def test_a_unit_whose_process_is_killed_is_one_that_ray_starts_again(tmp_path, monkeypatch):
     """The task raises what `retry_exceptions` names; one that ends by itself returns its exit code and its last words."""
+    monkeypatch.chdir(tmp_path)  # where the task goes itself, in a process of its own
     (tmp_path / folders.CONFIG).write_text("{}")
     (tmp_path / LOG).write_text("out of luck\n")
     monkeypatch.setattr("hrnn.launching.cluster.launch", lambda *_: subprocess.Popen(["sh", "-c", "kill -9 $$"]))
@@ -148,7 +149,8 @@ def test_a_unit_whose_process_is_killed_is_one_that_ray_starts_again(tmp_path, m
     assert train_unit(str(tmp_path), 1, str(tmp_path), Trust()) == (1, "out of luck")
 
 
-def test_a_node_that_does_not_see_the_folder(tmp_path):
+def test_a_node_that_does_not_see_the_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     code, said = train_unit(str(tmp_path / "nowhere"), 1, str(tmp_path), Trust())
     assert code == 2
     assert "--folder must be on storage that all nodes share" in said

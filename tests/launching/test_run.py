@@ -23,6 +23,7 @@ from hrnn.training.checkpoint import CheckpointFolder
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.journal import JOURNAL, read
 from hrnn.training.loop import start, train
+from tests.torchrun import ROOT
 
 PROGRAM = """
 import sys
@@ -127,7 +128,7 @@ def wait_for(condition, what):
 
 def begin(folder, updates):
     command = [sys.executable, "-c", PROGRAM, str(folder), str(updates)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0, cwd=ROOT)
 
 
 UPDATES = 200  # so many that a signal after the tenth comes in mid-run
@@ -148,7 +149,9 @@ def test_interrupted_or_killed_it_goes_on_where_it_was(tmp_path, kill, alone):
     updates = UPDATES
     places = [tmp_path / "runs" / one.name for one in units()]
     process = begin(tmp_path / "runs", updates)
-    wait_for(lambda: all(last_update(place).get("update", 0) > 10 for place in places), "no progress")
+    progress = lambda: all(last_update(place).get("update", 0) > 10 for place in places)  # noqa: E731
+    wait_for(lambda: progress() or process.poll() is not None, "no progress")
+    assert process.poll() is None, process.communicate()[1]
     if kill == signal.SIGKILL:
         os.killpg(process.pid, kill)
     else:
