@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hrnn.tasks.boundaries import BOUNDARIES
+from hrnn.tasks.streams import BOUNDARIES
 
 TINY = ("--hidden-sizes", "8", "8", "--batch", "10", "--no-tensorboard")
 SENTENCE = "the quick brown fox jumps over the lazy dog\n"

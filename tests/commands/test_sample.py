@@ -21,8 +21,8 @@ def test_sampling_continues_a_prompt(text_run, capsys):
 
 
 def test_a_sampled_text_has_the_boundaries_it_would_have_in_training():
-    from hrnn.tasks.boundaries import compiled
-    from hrnn.training.sampling import Boundaries
+    from hrnn.tasks.streams import compiled
+    from hrnn.training.trained import Boundaries
 
     text = "a  b. c\n\nd e.\nf"
     for names in (["word"], ["word", "line"], [r"\s+"], [r"\b", "sentence"]):

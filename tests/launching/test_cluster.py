@@ -14,8 +14,8 @@ from hrnn.launching.cluster import KilledError, train_unit
 from hrnn.launching.engine import LOG
 from hrnn.launching.progress import last_update
 from hrnn.training import folder as folders
+from hrnn.training.identity import Trust
 from hrnn.training.journal import read
-from hrnn.training.trust import Trust
 from tests.commands.sweeping import NEEDLE, PATIENCE, QUICK, begin, journal, wait_for
 
 UPDATES = 120

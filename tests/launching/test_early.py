@@ -13,8 +13,8 @@ from hrnn.launching.units import EARLY, Ending, prepare, stop_early, stopped_ear
 from hrnn.tasks import Copy
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config
+from hrnn.training.identity import Trust
 from hrnn.training.journal import JOURNAL
-from hrnn.training.trust import Trust
 from tests.launching.test_run import Notes, unit
 
 

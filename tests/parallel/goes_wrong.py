@@ -61,7 +61,8 @@ def full_disk():
 
 
 def raised():
-    raise files.cannot_write(Path("/data"), OSError(errno.EIO, os.strerror(errno.EIO)))
+    with files.writing(Path("/data")):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 if __name__ == "__main__":

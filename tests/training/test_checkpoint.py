@@ -11,7 +11,7 @@ from hrnn.training.checkpoint import (
     write,
 )
 from hrnn.training.config import Learning
-from hrnn.training.optimizer import KINDS, make_optimizer
+from hrnn.training.network import KINDS, make_optimizer
 
 
 def checkpoint(update, pins=()):

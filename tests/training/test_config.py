@@ -7,8 +7,7 @@ import pytest
 from hrnn.errors import UserError
 from hrnn.tasks import Copy, Needle, Pixels, Text
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, resolved, to_json
-from hrnn.training.network import build, gradient, narrow_levels, unrolled
-from hrnn.training.optimizer import learning_rate
+from hrnn.training.network import build, gradient, learning_rate, narrow_levels, unrolled
 from tests.tiny import write_text
 
 

@@ -12,7 +12,7 @@ from hrnn.tasks import Needle, Text
 from hrnn.training import folder as folders
 from hrnn.training import network as networks
 from hrnn.training.checkpoint import CheckpointFolder
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime, reading, resolved
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.evaluation import score
 from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import start
@@ -52,7 +52,7 @@ def test_a_window_is_scored_before_it_is_learned_and_nothing_else_changes(tmp_pa
     config = folders.read_run(plain).config()
     network = networks.build(config)
     network.load_state_dict(earlier.section("network"))
-    (window,) = config.task.batch(11, reading(config, 20)).windows
+    (window,) = config.task.batch(11, networks.reading(config)).windows
     values, _, _ = score(network, config.task, window, State.from_tensors(earlier.section("state")))
     assert records[-1]["frozen_loss"] == pytest.approx(float(values.mean()), rel=1e-6)
     assert records[-1]["frozen_bits_per_character"] == pytest.approx(records[-1]["frozen_loss"] / math.log(2))

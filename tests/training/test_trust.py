@@ -10,8 +10,8 @@ from hrnn.launching.units import Unit
 from hrnn.tasks import Needle
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Model, resolved
+from hrnn.training.identity import Trust
 from hrnn.training.loop import train
-from hrnn.training.trust import Trust
 from tests.commands.console import OWN_TASK
 from tests.commands.console import hrnn as command
 from tests.tiny import TINY

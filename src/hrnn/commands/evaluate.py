@@ -16,14 +16,12 @@ from hrnn.commands.options import parse
 from hrnn.errors import DONE, UserError
 from hrnn.limits import at_least, option
 from hrnn.tasks import Task
-from hrnn.training.config import reading
 from hrnn.training.display import counted, spoken
 from hrnn.training.evaluation import evaluate
-from hrnn.training.identity import compare_data
-from hrnn.training.network import unrolled
+from hrnn.training.identity import Trust, compare_data
+from hrnn.training.network import reading
 from hrnn.training.sizes import require_room
-from hrnn.training.trained import Trained, load_trusting
-from hrnn.training.trust import Trust
+from hrnn.training.trained import Trained, load
 
 
 @dataclass(frozen=True)
@@ -49,14 +47,14 @@ class Evaluate:
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(Evaluate, "evaluate", arguments)
-    trained = load_trusting(options.run, options.checkpoint, options.own)
+    trained = load(options.run, options.checkpoint, **vars(options.own))
     task = _task(trained, options)
     if options.part not in task.parts():
         raise UserError(f"the task of {options.run} has no part {options.part!r}")
     require_room(replace(trained.config, task=task), learning=False)
     _check_data(trained, options)
     torch.set_num_threads(trained.config.upkeep.threads)
-    batches = task.evaluation(options.part, reading(trained.config, unrolled(trained.config)))
+    batches = task.evaluation(options.part, reading(trained.config))
     report = evaluate(trained.network, task, counted(options.part, batches, *spoken()))
     if options.json:
         print(json.dumps({"run": str(options.run), "update": trained.update, "part": options.part, **report}))

@@ -18,8 +18,8 @@ from hrnn.training import folder as folders
 from hrnn.training.config import Budget
 from hrnn.training.display import suitable_display
 from hrnn.training.entries import whole_result
+from hrnn.training.identity import Trust
 from hrnn.training.loop import Outcome, train
-from hrnn.training.trust import Trust
 
 
 @dataclass(frozen=True)

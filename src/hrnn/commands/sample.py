@@ -18,9 +18,8 @@ from hrnn.commands.options import parse
 from hrnn.errors import DONE, UserError
 from hrnn.limits import at_least, option
 from hrnn.tasks import Text
-from hrnn.training.sampling import sample
-from hrnn.training.trained import load_trusting
-from hrnn.training.trust import Trust
+from hrnn.training.identity import Trust
+from hrnn.training.trained import load, sample
 
 COOLEST = 0.001  # below it a division overflows
 
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Sample, "sample", arguments)
     if 0 < options.temperature < COOLEST:
         raise UserError(f"--temperature is {options.temperature}; give 0, or at least {COOLEST}")
-    trained = load_trusting(options.run, options.checkpoint, options.own)
+    trained = load(options.run, options.checkpoint, **vars(options.own))
     torch.set_num_threads(trained.config.upkeep.threads)
     task = trained.config.task
     as_bytes = isinstance(task, Text) and task.symbols == "bytes"

@@ -24,7 +24,7 @@ from hrnn.errors import INTERRUPTED, MISTAKE, UserError, require_extra
 from hrnn.launching.engine import BUSY_SECONDS, LOG, LOOK_SECONDS, STOPPING_SECONDS, last_line, train_all
 from hrnn.launching.processes import launch
 from hrnn.launching.units import Ending, Engine, Unit, Watcher, stopped_early
-from hrnn.training.trust import Trust
+from hrnn.training.identity import Trust
 
 RETRIES = 8  # of a unit whose process, or whose node, was killed
 PORT_SECONDS, CONNECT_SECONDS = 5.0, 60.0  # how long an address may take to answer, and Ray to connect to it

@@ -9,9 +9,9 @@ from typing import Any
 
 from hrnn.memory import measure
 from hrnn.tasks import Batch, Task, Window
-from hrnn.training.config import Config, from_json, reading, to_json
+from hrnn.training.config import Config, from_json, to_json
 from hrnn.training.loop import learn
-from hrnn.training.network import unrolled
+from hrnn.training.network import reading
 from hrnn.training.run import Run
 
 
@@ -52,7 +52,7 @@ def batches(config: Config[Any]) -> float | None:
 
 def batches_per_epoch(config: Config[Any]) -> int | None:
     """Of the run's task, where the budget counts epochs."""
-    return None if config.budget.epochs is None else config.task.batches_per_epoch(reading(config, unrolled(config)))
+    return None if config.budget.epochs is None else config.task.batches_per_epoch(reading(config))
 
 
 def fullest(run: Run) -> Batch:

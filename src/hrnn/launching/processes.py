@@ -12,7 +12,7 @@ from pathlib import Path
 from hrnn.launching.engine import LOG, last_line, train_all
 from hrnn.launching.units import Ending, Engine, Unit, Watcher
 from hrnn.launching.warm import Forked, Warm, available
-from hrnn.training.trust import Trust
+from hrnn.training.identity import Trust
 
 
 class Child:

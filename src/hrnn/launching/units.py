@@ -13,7 +13,7 @@ from hrnn.errors import INTERRUPTED, UserError
 from hrnn.training.config import Config, Runtime, to_json
 from hrnn.training.entries import in_words
 from hrnn.training.files import write_atomically
-from hrnn.training.opening import check
+from hrnn.training.sizes import check
 
 EARLY = "stopped-early.json"  # in the folder of a unit that was losing: why it goes no further, though it could
 

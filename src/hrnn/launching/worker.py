@@ -36,8 +36,8 @@ def main(folder: Path, task: str = "", cell: str = "") -> int:
     """Begin or continue the run of the folder; what went wrong is the last line on standard error."""
     from hrnn.launching.units import EARLY
     from hrnn.training.display import Warnings
+    from hrnn.training.identity import Trust
     from hrnn.training.loop import train
-    from hrnn.training.trust import Trust
 
     threading.Thread(target=watch_for, args=(folder / EARLY,), daemon=True).start()
     try:

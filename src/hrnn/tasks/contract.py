@@ -77,10 +77,6 @@ class Batch:
     def steps(self) -> int:
         return sum(window.steps for window in self.windows)
 
-    @cached_property
-    def targets(self) -> int:
-        return sum(window.targets for window in self.windows)
-
     def only(self, rows: range) -> Batch:
         """Some of its rows."""
         return Batch([window.only(slice(rows.start, rows.stop)) for window in self.windows], self.fresh)
@@ -314,8 +310,8 @@ def cut(
     return tuple(Window(x[a:b], y[a:b], None if mask is None else mask[a:b]) for a, b in zip(starts, stops, strict=True))
 
 
-def last_step_only(steps: int, rows: int) -> Bool[Tensor, "time batch"]:
-    """Mask bool (T, B) for a target at the end of the sequence."""
-    mask = torch.zeros(steps, rows, dtype=torch.bool)
+def with_last_target(x: Shaped[Tensor, "time batch *features"], y: Shaped[Tensor, " batch"], window: int) -> Batch:
+    """Sequences (T, B, ...) with one target each, after the last step, in windows that are counted from there."""
+    mask = torch.zeros(x.shape[:2], dtype=torch.bool)
     mask[-1] = True
-    return mask
+    return Batch(cut(x, y.expand(len(x), -1), window, mask, align="end"))

@@ -134,11 +134,6 @@ def penn_treebank(folder: Path) -> dict[str, Path]:
     return files
 
 
-def vocabulary_of(kinds: NDArray[np.uint32], counts: NDArray[np.int64]) -> str:
-    """Every character that occurs once, in order."""
-    return "".join(map(chr, sorted(kinds[counts > 0].tolist())))
-
-
 def complain_about(strange: Mapping[str, int], where: str) -> UserError:
     """Characters that a vocabulary lacks, and how often each occurs."""
     shown = ", ".join(map(repr, sorted(strange)[:5]))

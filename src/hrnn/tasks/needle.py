@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hrnn.hierarchy import Tokens
 from hrnn.limits import above, at_least, option
-from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, cut, last_step_only
+from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, with_last_target
 from hrnn.tasks.random import below, random_words
 
 
@@ -65,7 +65,7 @@ class Needle(Task):
         row = torch.arange(len(rows))
         needle = x[place, row]
         x[place, row] += self.symbols
-        return Batch(cut(x, needle.expand(self.steps, -1), reading.window, last_step_only(self.steps, len(rows)), align="end"))
+        return with_last_target(x, needle, reading.window)
 
     def batch(self, index: int, reading: Reading) -> Batch:
         return self.sequences("training", index, reading.rows, reading)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hrnn.errors import UserError
 from hrnn.limits import at_least, hidden, option
-from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, cut, last_step_only
+from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, with_last_target
 from hrnn.tasks.idx import MIRROR, download, find, read_pair
 from hrnn.tasks.random import permutation
 
@@ -106,8 +106,7 @@ class Pixels(Task):
     def _batch(self, pixels: NDArray[np.uint16], labels: NDArray[np.uint8], window: int) -> Batch:
         """Images (B, steps) -> x (steps, B, 1) in 0..1, one target at the last step."""
         x = torch.from_numpy(pixels.T.astype(np.float32))[..., None] / (255 * self.pool**2)
-        y = torch.from_numpy(labels.astype(np.int64)).expand(self.steps, -1)
-        return Batch(cut(x, y, window, last_step_only(self.steps, len(labels)), align="end"))
+        return with_last_target(x, torch.from_numpy(labels.astype(np.int64)), window)
 
     def batches_per_epoch(self, reading: Reading) -> int:
         images = len(self._learned["training"][1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -14,10 +15,9 @@ from torch import Tensor
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
 from hrnn.limits import LEVELS, Limit, above, at_least, hidden, option
-from hrnn.tasks.boundaries import compiled, meant
 from hrnn.tasks.contract import BITS_PER_CHARACTER, BITS_PER_NAT, Batch, Reading, Task, cross_entropy
 from hrnn.tasks.corpus import complain_about, penn_treebank, read_characters
-from hrnn.tasks.streams import Corpus, Part, Streams, coded, spans
+from hrnn.tasks.streams import BOUNDARIES, Corpus, Part, Streams, coded, compiled, spans
 
 EVERY_BYTE = "".join(map(chr, range(256)))
 
@@ -122,11 +122,9 @@ class Text(Task):
     def warnings(self) -> Iterator[str]:
         for level, (boundary, bits) in enumerate(zip(self.boundaries, self._part("training").starts, strict=True)):
             if not bits.any():
-                name = meant(boundary)
-                yield (
-                    f"--boundaries {boundary[:200]!r} is found nowhere in the training text, so level {level + 1} never ticks"
-                    + (f"; did you mean {name}?" if name else "")
-                )
+                meant = "".join(f"; did you mean {name}?" for name in get_close_matches(boundary, BOUNDARIES, n=1))
+                found = f"--boundaries {boundary[:200]!r} is found nowhere in the training text"
+                yield f"{found}, so level {level + 1} never ticks{meant}"
 
     def files(self, part: str) -> tuple[Path, ...]:
         own = {"validation": self.validation, "test": self.test}.get(part)

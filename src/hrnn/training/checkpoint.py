@@ -193,14 +193,10 @@ class CheckpointFolder:
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """An optimizer's state as tensors and JSON."""
     state = optimizer.state_dict()
-    tensors: dict[str, Tensor] = {}
-    numbers: dict[str, Any] = {}
-    for parameter, entries in state["state"].items():
-        for name, value in entries.items():
-            if isinstance(value, Tensor):
-                tensors[f"{parameter}.{name}"] = value
-            else:
-                numbers[f"{parameter}.{name}"] = value
+    by_parameter = state["state"].items()
+    values = {f"{parameter}.{name}": value for parameter, entries in by_parameter for name, value in entries.items()}
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    numbers = {name: value for name, value in values.items() if name not in tensors}
     return tensors, {"groups": state["param_groups"], "numbers": numbers}
 
 

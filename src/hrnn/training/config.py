@@ -11,8 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from hrnn.errors import UserError, shortened
 from hrnn.limits import LEVELS, Limit, above, at_least, built, fitted, option
 from hrnn.metrics import Metric
-from hrnn.parallel import ALONE, Group
-from hrnn.tasks import Reading, Task, name_of, task_named
+from hrnn.tasks import Task, name_of, task_named
 
 TaskT = TypeVar("TaskT", bound=Task)
 T = TypeVar("T")
@@ -123,6 +122,9 @@ class Runtime:
     then (frozen_loss in the journal); 0: never."""
 
 
+PARTS: dict[str, type] = {"model": Model, "learning": Learning, "budget": Budget, "upkeep": Runtime}  # of a Config, by name
+
+
 @dataclass(frozen=True)
 class Config(Generic[TaskT]):
     """A run: a function of this and of nothing else."""
@@ -176,7 +178,7 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
     """The same with every open entry filled in, and checked: what config.json holds."""
     config = fitted(config)
     suggested = {**SUGGESTED, **config.task.suggested}
-    model, budget = config.model, config.budget
+    model, learning, budget = config.model, config.learning, config.budget
     if config.flat:
         sizes = model.hidden_sizes or tuple(suggested["hidden_sizes"])[-1:]
         model = replace(model, hidden_sizes=sizes, periods=model.periods or ())
@@ -184,8 +186,11 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
     periods = tuple(suggested["periods"]) if model.periods is None else model.periods
     below_top = max(len(levels) - 1, 0)
     window = suggested["window"] if model.window is None else model.window
-    model = replace(model, hidden_sizes=levels, periods=periods, betas=_betas(model, below_top), window=window)
-    learning = replace(config.learning, update_every=_update_every(config.learning, len(levels)))
+    default = 0.0 if model.model in ("gr-hrnn", "lstm") else 0.1
+    betas = _for_each((default,) if model.betas is None else model.betas, below_top)
+    model = replace(model, hidden_sizes=levels, periods=periods, betas=betas, window=window)
+    every = (1,) if learning.update == "segment" and learning.update_every is None else learning.update_every
+    learning = replace(learning, update_every=every and _for_each(every, len(levels)))
     if budget.updates is None and budget.sequences is None and budget.epochs is None:
         budget = replace(budget, **{k: suggested[k] for k in ("updates", "sequences", "epochs") if k in suggested})
     if budget.validate_every is None and "validate_every" in suggested:
@@ -194,17 +199,9 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
     return fitted(replace(config, task=config.task.resolved()))  # last, because it may read data
 
 
-def _betas(model: Model, below_top: int) -> tuple[float, ...]:
-    if model.betas is None:
-        return (0.0 if model.model in ("gr-hrnn", "lstm") else 0.1,) * below_top
-    return model.betas * below_top if len(model.betas) == 1 else model.betas
-
-
-def _update_every(learning: Learning, levels: int) -> tuple[int, ...] | None:
-    every = learning.update_every
-    if learning.update == "segment" and every is None:
-        every = (1,)
-    return every * levels if every is not None and len(every) == 1 else every
+def _for_each(values: tuple[T, ...], levels: int) -> tuple[T, ...]:
+    """One entry stands for all levels."""
+    return values * levels if len(values) == 1 else values
 
 
 def checked(config: Config[TaskT]) -> Config[TaskT]:
@@ -261,12 +258,6 @@ def _check_learning(model: Model, learning: Learning, levels: int) -> None:
         raise UserError(f"--momentum is for sgd and rmsprop; {learning.optimizer} has its own")
 
 
-def reading(config: Config[Any], window: int, group: Group = ALONE) -> Reading:
-    """How the run reads its task: this process's share of the rows."""
-    batch = config.learning.batch
-    return Reading(seed=config.upkeep.seed, batch=batch, window=window, rows=group.rows(batch))
-
-
 def to_json(config: Config[Any]) -> dict[str, Any]:
     """The configuration as plain JSON; the task by its name and its options."""
     entries = dataclasses.asdict(config)
@@ -284,8 +275,7 @@ def _plain(value: Any) -> Any:
 
 def from_json(entries: Any) -> Config[Any]:
     """The reverse of `to_json`, checked: a file may hold anything."""
-    sections = {"model": Model, "learning": Learning, "budget": Budget, "upkeep": Runtime}
-    if not isinstance(entries, dict) or set(entries) != {"task", *sections}:
+    if not isinstance(entries, dict) or set(entries) != {"task", *PARTS}:
         raise UserError(f"{NO_RUN} (entries {shortened(list(entries) if isinstance(entries, dict) else entries)})")
     task = entries["task"]
     if not isinstance(task, dict) or not isinstance(task.get("name"), str):
@@ -294,6 +284,6 @@ def from_json(entries: Any) -> Config[Any]:
     options = {name: value for name, value in task.items() if name != "name"}
     try:
         made = built(kind, options, "the task")
-        return checked(Config(made, **{name: built(section, entries[name], name) for name, section in sections.items()}))
+        return checked(Config(made, **{name: built(part, entries[name], name) for name, part in PARTS.items()}))
     except UserError as error:
         raise UserError(f"{NO_RUN}: {error}") from None

@@ -24,9 +24,7 @@ class Display:
     """Shows nothing; the base of those that do."""
 
     interval = float("inf")  # seconds between two looks at the run
-
-    def __init__(self) -> None:
-        self._next = 0.0
+    _next = 0.0
 
     @contextmanager
     def showing(self, run: Run) -> Iterator[None]:
@@ -43,9 +41,9 @@ class Display:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + self.interval
-            self.render(run, now)
+            self.render(run)
 
-    def render(self, run: Run, now: float) -> None:
+    def render(self, run: Run) -> None:
         """Show how far the run is."""
 
     def scoring(self, part: str, batches: Iterable[Batch]) -> Iterable[Batch]:
@@ -75,9 +73,9 @@ class Lines(Display):
         self._pace = Pace(run)
         self.warn(run)
         yield
-        self.render(run, time.monotonic())
+        self.render(run)
 
-    def render(self, run: Run, now: float) -> None:
+    def render(self, run: Run) -> None:
         self.say(" · ".join([f"{min(run.done, 1):.1%}", *self._pace.parts(run)]))
 
     def say(self, words: str) -> None:
@@ -90,7 +88,6 @@ class Live(Display):
     interval = 0.5
 
     def __init__(self, console: Console):
-        super().__init__()
         self.console = console
 
     @contextmanager
@@ -106,9 +103,9 @@ class Live(Display):
         with Bar(*columns, console=self.console, auto_refresh=False) as self._bar:
             self._line = self._bar.add_task("", total=1.0)
             yield
-            self.render(run, time.monotonic())
+            self.render(run)
 
-    def render(self, run: Run, now: float) -> None:
+    def render(self, run: Run) -> None:
         self._bar.update(self._line, completed=min(run.done, 1.0))
         self.say(*self._pace.parts(run))
 

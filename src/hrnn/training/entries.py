@@ -12,7 +12,7 @@ from typing import Any
 from hrnn.errors import UserError, shortened, words_of
 from hrnn.limits import built
 from hrnn.metrics import Metrics
-from hrnn.training.files import content_of
+from hrnn.training.files import content_of, opened
 from hrnn.training.formats import SECTIONS, checksum, upgrade_config, upgrade_result
 
 HEADER_BYTES = 100_000_000  # at most, as safetensors has it
@@ -45,7 +45,7 @@ def read_whole(folder: Path) -> dict[str, Any]:
 def read_entries(folder: Path) -> dict[str, Any]:
     """The options of a run."""
     entries = read_whole(folder)
-    return {name: entries[name] for name in SECTIONS if name in entries}
+    return {name: entries[name] for name in SECTIONS}
 
 
 def metrics_of(entries: dict[str, Any]) -> Metrics:
@@ -86,9 +86,7 @@ def as_checkpointed(folder: Path) -> dict[str, Any] | None:
     """The entries that the newest checkpoint carries which can be read: from its header alone."""
     for path in sorted(folder.glob("checkpoints/update-*.safetensors"), reverse=True):
         try:
-            if not path.is_file():  # a pipe would let its reader wait for ever
-                continue
-            with open(path, "rb") as file:
+            with opened(path) as file:
                 length = int.from_bytes(file.read(8), "little")
                 header = json.loads(file.read(min(length, HEADER_BYTES)))
             return dict(json.loads(header["__metadata__"]["facts"])["config"])

@@ -84,12 +84,12 @@ class Sums:
 TARGETS, STEPS, LOCAL, FROZEN = "_targets", "_places", "_local", "_frozen_"  # in checkpoints
 
 
-Scores = tuple[Tensor, dict[str, Tensor], State]
+Scores = tuple[Tensor, Sums, State]  # losses where a target stands; these and the task's metrics, summed; the state afterwards
 
 
 @torch.no_grad()
 def score(network: Network, task: Task, window: Window, state: State | None) -> Scores:
-    """The task's losses where a target stands, its metrics there, and the state after the window."""
+    """What the task makes of a window."""
     given = window.boundaries if task_gives_boundaries(network) else None
     output, state = network.levels(window.x, state, boundaries=given)
     target = window.y
@@ -97,21 +97,17 @@ def score(network: Network, task: Task, window: Window, state: State | None) -> 
         output, target = output[window.mask][None], target[window.mask][None]
     values: Any = task.loss(network(output), target) if target.numel() else output.new_zeros(target.shape)
     values, metrics = values if isinstance(values, tuple) else (values, {})
-    return values, metrics, state
+    sums = {name: float(value.sum(dtype=torch.float64)) for name, value in metrics.items()}
+    return values, Sums(float(values.sum(dtype=torch.float64)), values.numel(), sums), state
 
 
 def scored(network: Network, task: Task, batch: Batch, state: State | None) -> Iterator[Scores]:
     """`score` for each window, one after the other."""
     state = None if batch.fresh else state
     for window in batch.windows:
-        values, metrics, state = score(network, task, window, state)
-        yield values, metrics, state
-
-
-def sums_of(values: Tensor, metrics: dict[str, Tensor]) -> Sums:
-    """A window's scores."""
-    sums = {name: float(value.sum(dtype=torch.float64)) for name, value in metrics.items()}
-    return Sums(float(values.sum(dtype=torch.float64)), values.numel(), sums)
+        scores = score(network, task, window, state)
+        state = scores[-1]
+        yield scores
 
 
 def task_gives_boundaries(network: Network) -> bool:
@@ -140,7 +136,7 @@ def evaluate(network: Network, task: Task, batches: Iterable[Batch], group: Grou
     sums, carried = Sums(), None
     for batch in batches:
         part = group.shard(batch.rows)
-        for values, metrics, state in scored(network, task, batch.only(part), carried) if part else ():
+        for _, of_window, state in scored(network, task, batch.only(part), carried) if part else ():
             carried = state
-            sums.add(sums_of(values, metrics))
+            sums.add(of_window)
     return sums.over(group).report(task)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from hrnn.errors import UserError
 from hrnn.torchrun import LostError
@@ -14,50 +16,56 @@ from hrnn.torchrun import LostError
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def cannot_write(path: Path, error: OSError) -> UserError | LostError:
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
     """A full disk, a quota, missing permission or a folder that was removed, as a sentence."""
-    if isinstance(error, FileNotFoundError):
-        return LostError(f"{path} cannot be written: the folder {path.parent} is gone")
-    remedy = (
-        "earlier checkpoints are intact, make room and continue with hrnn resume"
-        if error.errno in FULL
-        else ("see to it that this folder can be written to, or give another one")
-    )
-    return UserError(f"{path} cannot be written: {error.strerror or error}; {remedy}")
+    try:
+        yield
+    except FileNotFoundError:
+        raise LostError(f"{path} cannot be written: the folder {path.parent} is gone") from None
+    except OSError as error:
+        room = "earlier checkpoints are intact, make room and continue with hrnn resume"
+        remedy = room if error.errno in FULL else "see to it that this folder can be written to, or give another one"
+        raise UserError(f"{path} cannot be written: {error.strerror or error}; {remedy}") from None
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file to be read. Whatever is not a file (a pipe would let its reader wait for ever) is an OSError."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError("it is not a regular file")
+    return open(path, "rb")
 
 
 def content_of(path: Path) -> bytes:
-    """A file as it stands. Whatever is not a file (a pipe would let its reader wait for ever) is an OSError."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError("it is not a regular file")
-    return path.read_bytes()
+    """All of a file."""
+    with opened(path) as file:
+        return file.read()
 
 
 def make_folder(path: Path, parents: bool = True) -> None:
-    try:
+    with writing(path):
         path.mkdir(parents=parents, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(path, error) from None
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     temporary = path.with_name(f".{path.name}.partial")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        folder = os.open(path.parent, os.O_RDONLY)
+    with writing(path):
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise cannot_write(path, error) from None
+            with open(temporary, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
 
 
 def remove_partial(folder: Path) -> None:
@@ -74,38 +82,28 @@ class AppendOnlyFile:
         """Open the file and cut it to `length` bytes; everything after that has not happened yet. Its owner sees to it
         that it has so many."""
         self.path = path
-        try:
+        with writing(path):
             if path.exists() and not path.is_file():  # a pipe would let its writer wait for ever
                 raise OSError("it is not a regular file")
             self._file = open(path, "ab")  # noqa: SIM115  open as long as the run
             self._file.truncate(length)
             self._file.seek(length)
-        except OSError as error:
-            raise cannot_write(path, error) from None
 
     def write(self, content: bytes) -> None:
-        try:
+        with writing(self.path):
             self._file.write(content)
-        except OSError as error:
-            raise cannot_write(self.path, error) from None
 
     def flush(self) -> None:
-        try:
+        with writing(self.path):
             self._file.flush()
-        except OSError as error:
-            raise cannot_write(self.path, error) from None
 
     def sync(self) -> int:
         """Have everything on the disk, and return the length."""
-        self.flush()
-        try:
+        with writing(self.path):
+            self._file.flush()
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise cannot_write(self.path, error) from None
         return self._file.tell()
 
     def close(self) -> None:
-        try:
+        with writing(self.path):
             self._file.close()
-        except OSError as error:
-            raise cannot_write(self.path, error) from None

@@ -18,18 +18,17 @@ from hrnn.errors import UserError, shortened, words_of
 from hrnn.metrics import Metrics
 from hrnn.tasks import TASKS
 from hrnn.torchrun import LostError, launcher, restarts
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, to_json
+from hrnn.training.config import PARTS, Config, from_json, to_json
 from hrnn.training.entries import CONFIG as CONFIG
 from hrnn.training.entries import LOCK, METRICS, metrics_of, read_whole
 from hrnn.training.entries import RESULT as RESULT
 from hrnn.training.entries import is_locked as is_locked
 from hrnn.training.entries import read_entries as read_entries
 from hrnn.training.entries import read_result as read_result
-from hrnn.training.files import cannot_write, make_folder, write_atomically
+from hrnn.training.files import make_folder, write_atomically, writing
 from hrnn.training.formats import RESULT_FORMAT, SECTIONS, sealed
-from hrnn.training.identity import Identity, new_identity
+from hrnn.training.identity import Identity, Trust, new_identity, own_names
 from hrnn.training.journal import JOURNAL
-from hrnn.training.trust import Trust, own_names
 
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
 
@@ -45,10 +44,8 @@ def create(folder: Path, config: Config[Any], overwrite: bool) -> None:
         # The new configuration comes first: if it cannot be written, the old run is still there.
         write_config(folder, config, identity)
         for path in [folder / name for name in (RESULT, CHECKPOINTS, TENSORBOARD, JOURNAL)] if there else ():
-            try:
+            with writing(path):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-            except OSError as error:
-                raise cannot_write(path, error) from None
 
 
 @contextmanager
@@ -132,11 +129,9 @@ def _describing(folder: Path) -> Iterator[None]:
 
 def _check_complete(options: dict[str, dict[str, Any]], path: Path) -> None:
     """Every option of a built-in section must be there: one that is not would take today's default."""
-    kinds: dict[str, type] = {"model": Model, "learning": Learning, "budget": Budget, "upkeep": Runtime}
     task = options["task"].get("name")
-    if isinstance(task, str) and task in TASKS:
-        kinds["task"] = TASKS[task]
-    for name, kind in kinds.items():
+    own: dict[str, type] = {"task": TASKS[task]} if isinstance(task, str) and task in TASKS else {}
+    for name, kind in (PARTS | own).items():
         known = {field.name for field in dataclasses.fields(kind) if field.init}
         given = set(options[name]) - ({"name"} if name == "task" else set())
         if missing := sorted(known - given):
@@ -174,21 +169,14 @@ def write_result(folder: Path, result: dict[str, Any]) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Two processes in one run would spoil it; the lock goes with the process, however it ends."""
-    try:
-        file = open(folder / LOCK, "a+")  # noqa: SIM115  open as long as the lock is held
-    except OSError as error:
-        raise cannot_write(folder / LOCK, error) from None
+    with writing(folder / LOCK):  # unbuffered: what could not be written is not tried again when it is closed
+        file = open(folder / LOCK, "ab", buffering=0)  # noqa: SIM115  open as long as the lock is held
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UserError(f"{folder} is being trained by another process; wait for it, or stop it") from None
-        try:
+        with writing(folder / LOCK):
             file.truncate(0)
-            file.write(f"{os.getpid()} {launcher()}\n")
-            file.flush()
-        except OSError as error:
-            with suppress(OSError):
-                file.close()  # or it would try to write the same again
-            raise cannot_write(folder / LOCK, error) from None
+            file.write(f"{os.getpid()} {launcher()}\n".encode())
         yield

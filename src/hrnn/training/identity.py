@@ -1,6 +1,7 @@
-"""What a run is made of: its own name, the data it learns from, and where the modules that it names were.
+"""What a run is made of: its own name, the data it learns from, and where the modules that it names were; and whose code may
+run when it is opened, as importing such a module runs it.
 
-All of it is made once, when the run is begun, and stands in config.json; checkpoints carry it, too.
+The identity is made once, when the run is begun, and stands in config.json; checkpoints carry it, too.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hrnn.errors import UserError
-from hrnn.tasks import Task, name_of
-from hrnn.training.config import Config
+from hrnn.errors import UserError, shortened
+from hrnn.tasks import Task, load_object, name_of
+from hrnn.training.config import Config, to_json
 
 Fingerprint = dict[str, Any]  # of a file: its "size" in bytes and its "sha256"
 
@@ -83,8 +84,17 @@ class Difference:
     changed: list[str] = field(default_factory=list)
     moved: dict[str, str] = field(default_factory=dict)
 
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.moved)
+
     def __str__(self) -> str:
         return "; ".join(self.changed[:3]) + (f"; and {len(self.changed) - 3} more" if len(self.changed) > 3 else "")
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a user who goes on should know."""
+        changed = [f"the data have changed: {self}"] if self.changed else []
+        return changed + [f"{before} is now {now}, with the same content" for before, now in self.moved.items()]
 
 
 def compare_data(recorded: dict[str, Fingerprint], task: Task, parts: Sequence[str] | None = None) -> Difference:
@@ -113,8 +123,55 @@ def _difference(path: Path, recorded: Fingerprint) -> str | None:
         return f"cannot be read ({error.strerror or error})"
     if size != recorded["size"]:
         return f"has {size:,} bytes and had {recorded['size']:,}"
-    return (
-        None
-        if fingerprint(path) == recorded
-        else f"has the same size and other content (sha256 was {recorded['sha256'][:12]}...)"
-    )
+    other = f"has the same size and other content (sha256 was {recorded['sha256'][:12]}...)"
+    return None if fingerprint(path) == recorded else other
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Modules that a run names are imported only if you name them as well, or trust the run."""
+
+    task: str | None = None
+    """The run's own task, module:Name, to be imported."""
+    cell: str | None = None
+    """The run's own cell, module:Name, to be imported."""
+    trust: bool = False
+    """Import whatever modules the run names. Only for runs whose code you would run."""
+
+    @staticmethod
+    def of(config: Config[Any]) -> Trust:
+        """What a configuration names that the user has written, and not read from a file."""
+        named = own_names(to_json(config))
+        return Trust(named.get("task"), named.get("cell"))
+
+    def load(self, folder: Path, entries: dict[str, Any], modules: dict[str, str]) -> None:
+        """Import what the run names, unless the user did not; where it is not found, say where it was."""
+        named, given = own_names(entries), {"task": self.task, "cell": self.cell}
+        for option, name in given.items():
+            if name is not None and name != (there := named.get(option)):
+                raise UserError(
+                    f"--{option} is {name} and {folder} has {there or 'none of its own'}; give the same, or drop it"
+                )
+        wanted = {option: name for option, name in named.items() if given[option] != name}
+        if wanted and not self.trust:
+            options = " ".join(f"--{option} {name}" for option, name in wanted.items())
+            raise UserError(
+                f"{folder} names code of its own, which would run if it were opened; if that is yours, or you trust it, "
+                f"add {options} (or --trust)"
+            )
+        for option, name in named.items():
+            try:
+                load_object(name, f"--{option}")
+            except UserError as error:
+                was_in = modules.get(name.partition(":")[0])
+                hint = f"; it was in {was_in} when the run began: work there, or add that folder to PYTHONPATH"
+                raise UserError(f"{error}{hint if was_in else ''}") from None
+
+
+def own_names(entries: dict[str, Any]) -> dict[str, str]:
+    """The modules that a run's entries name, by the option that names them."""
+    found = {"task": entries["task"].get("name"), "cell": entries["model"].get("cell")}
+    for option, name in found.items():
+        if not isinstance(name, str):
+            raise UserError(f"the run's configuration has {option} {shortened(name)!r}, which is not a name")
+    return {option: str(name) for option, name in found.items() if ":" in str(name)}

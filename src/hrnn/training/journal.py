@@ -7,9 +7,9 @@ millions of lines.
 
 from __future__ import annotations
 
+import io
 import json
 import math
-import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from hrnn.errors import UserError, require_extra
 from hrnn.training.entries import cannot_read
-from hrnn.training.files import AppendOnlyFile, cannot_write, content_of, make_folder
+from hrnn.training.files import AppendOnlyFile, content_of, make_folder, opened, writing
 from hrnn.training.records import Written
 
 JOURNAL = "journal.jsonl"
@@ -49,10 +49,8 @@ class Journal:
 
     def _kept(self, path: Path, noted: int, *, lines: bool = True) -> int:
         """How much of a file to keep: as much as was noted, or if there is less, what is whole of it."""
-        try:
+        with writing(path):
             content = content_of(path) if path.exists() and path.stat().st_size < noted else None
-        except OSError as error:
-            raise cannot_write(path, error) from None
         if content is None and (path.exists() or not noted):
             return noted
         kept = (content or b"").rfind(b"\n") + 1 if lines else 0
@@ -199,24 +197,20 @@ def newest(folder: Path, *kinds: str, within: int | None = None) -> dict[str, Re
     return found
 
 
-def _opened(path: Path) -> BinaryIO | None:
-    """The journal, or None where there is none yet."""
+def _opened(path: Path) -> BinaryIO:
+    """The journal; where there is none yet, nothing stands in it."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("it is not a regular file")
-        return open(path, "rb")
+        return opened(path)
     except FileNotFoundError:
-        return None
+        return io.BytesIO()
     except OSError as error:
         raise cannot_read(path, error) from None
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
     """Whole lines, a block of them at a time, without the end of the last one."""
-    file, rest = _opened(path), b""
-    if file is None:
-        return
-    with file:
+    rest = b""
+    with _opened(path) as file:
         while block := file.read(BLOCK):
             lines, end, rest = (rest + block).rpartition(b"\n")
             if end:
@@ -226,10 +220,8 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 def _from_the_end(path: Path, within: int | None) -> Iterator[bytes]:
     """Whole lines in blocks, the last ones first; before each line and after it there is a line's end."""
-    file, rest, ended = _opened(path), b"", False
-    if file is None:
-        return
-    with file:
+    rest, ended = b"", False
+    with _opened(path) as file:
         begin = file.seek(0, 2)
         first = 0 if within is None else max(0, begin - within)
         while begin > first:

@@ -14,20 +14,18 @@ import hrnn.training.folder as folders
 from hrnn.errors import DivergedError, UserError
 from hrnn.gradients import Result
 from hrnn.parallel import ALONE, Group
-from hrnn.state import State
-from hrnn.tasks import Batch, Window
+from hrnn.tasks import Batch
 from hrnn.torchrun import launched
 from hrnn.training.config import Budget, Config, resolved, to_json
 from hrnn.training.display import Display
-from hrnn.training.evaluation import Sums, evaluate, score, sums_of, task_gives_boundaries, values_of
-from hrnn.training.network import Network
-from hrnn.training.opening import begin, check
-from hrnn.training.optimizer import learning_rate
+from hrnn.training.evaluation import Sums, evaluate, score, task_gives_boundaries, values_of
+from hrnn.training.identity import Trust
+from hrnn.training.network import Network, learning_rate
 from hrnn.training.records import Ended, Tested, Updates, Validated
 from hrnn.training.run import Run
-from hrnn.training.saving import checkpoint_of, return_to, save
+from hrnn.training.saving import begin, checkpoint_of, return_to, save
+from hrnn.training.sizes import check
 from hrnn.training.stop import Stop, why
-from hrnn.training.trust import Trust
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def train(
     """Begin or continue the run of a folder. The time limit is no part of the run: it only stops it for now.
 
     config:  what the folder holds, where the caller has it already, with its data; and the network that it describes
-    trust, budget, accept_changed_data: as `open_run` has them
+    trust, budget, accept_changed_data: as `begin` has them
     group:   the processes that train it together; only the first one needs the folder
     """
     display, reason = display or Display(), None
@@ -82,7 +80,7 @@ def train(
         run.scoring = display.scoring
         with display.showing(run):
             while not run.over:
-                *reasons, due = group.any(stop.interrupted, stop.terminated, stop.late, run.checkpoint_due)
+                *reasons, due = group.any(*stop.reasons, run.checkpoint_due)
                 if reason := why(*reasons):
                     break
                 if due:
@@ -113,11 +111,13 @@ def learn(run: Run, batch: Batch) -> Sums:
         state, reset = run.fresh_state(), torch.ones(batch.rows, dtype=torch.bool)
     given, rows = task_gives_boundaries(run.network), batch.rows * run.group.size
     targets = run.group.all_reduce(torch.tensor([window.targets for window in batch.windows])).tolist()
-    for window, here in zip(batch.windows, targets, strict=True):
+    for number, (window, here) in enumerate(zip(batch.windows, targets, strict=True), 1):
         counted, steps = (sum(targets), batch.steps) if per_batch else (here, window.steps)
         set_rate(run)
-        if run.frozen_due:
-            mine.add(Sums(frozen=frozen(run, window, state)))
+        if run.frozen_due:  # the loss of learning is optimistic, as levels adapt to the rows on the way; this one is not
+            with torch.random.fork_rng(devices=[]):  # a user's cell may use random numbers
+                _, frozen, _ = score(run.network, run.task, window, state)
+            mine.add(Sums(frozen=frozen))
         with overflow_is_divergence(run):  # where levels move by themselves
             result = run.gradient.backward(
                 run.network.levels,
@@ -136,11 +136,9 @@ def learn(run: Run, batch: Batch) -> Sums:
             )
         state, reset = result.state, None
         mine.add(learned(run, result))
-        if not per_batch:
+        if not per_batch or number == len(targets):
             total.add(move(run, mine))
             mine = Sums()
-    if per_batch:
-        total.add(move(run, mine))
     run.state = state
     return total
 
@@ -150,14 +148,6 @@ def learned(run: Run, result: Result) -> Sums:
     local = {level: float(result.local_sums[level]) for level, beta in enumerate(run.config.betas) if beta}
     metrics = {name: float(value) for name, value in result.metrics.items()}
     return Sums(float(result.loss_sum), result.targets, metrics, local, result.steps)
-
-
-def frozen(run: Run, window: Window, state: State) -> Sums:
-    """Sums of a window that is yet to be learned. Where levels move within it the loss of learning is optimistic, as they
-    adapt to its rows on the way; this one is not. It leaves no trace in the run but a number in the journal."""
-    with torch.random.fork_rng(devices=[]):  # a user's cell may use random numbers
-        values, metrics, _ = score(run.network, run.task, window, state)
-    return sums_of(values, metrics)
 
 
 def move(run: Run, mine: Sums) -> Sums:

@@ -1,20 +1,27 @@
-"""Models by name, as the paper has them: a hierarchy with a linear head, and the method of its gradient."""
+"""Models by name, as the paper has them: a hierarchy with a linear head, and the method of its gradient; optimizers by name,
+and the learning rate as a function of how far the run is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, nn, optim
 
 from hrnn.errors import UserError
-from hrnn.gradients import Full, Restricted
+from hrnn.gradients import Full, Restricted, Updates
 from hrnn.hierarchy import HRNN
 from hrnn.memory import paper_count
+from hrnn.parallel import ALONE, Group
 from hrnn.segments import Given
-from hrnn.tasks import load_object
-from hrnn.training.config import Config
+from hrnn.tasks import Reading, load_object
+from hrnn.training.config import Config, Learning
+
+OPTIMIZERS = (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad, optim.NAdam, optim.RAdam, optim.Adamax)
+KINDS: dict[str, type[optim.Optimizer]] = {kind.__name__.lower(): kind for kind in OPTIMIZERS}
+FUSED = ("adam", "adamw", "sgd", "adagrad")  # have an implementation in one kernel, several times faster on the CPU
 
 
 class Network(nn.Module):
@@ -65,6 +72,12 @@ def unrolled(config: Config[Any]) -> int:
     return paper_count(config.periods, config.window)
 
 
+def reading(config: Config[Any], group: Group = ALONE) -> Reading:
+    """How the run reads its task: this process's share of the rows."""
+    batch = config.learning.batch
+    return Reading(seed=config.upkeep.seed, batch=batch, window=unrolled(config), rows=group.rows(batch))
+
+
 def narrow_levels(config: Config[Any]) -> Iterator[str]:
     """Warnings: a level that is no larger than what it summarises several of."""
     inputs = config.task.inputs
@@ -77,3 +90,35 @@ def narrow_levels(config: Config[Any]) -> Iterator[str]:
                 f"level {level} has {sizes[level + 1]} units to summarise up to {ticks} {below}; "
                 "let levels grow, e.g. --hidden-sizes 64 256 1024"
             )
+
+
+def make_optimizer(learning: Learning, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
+    options: dict[str, Any] = {"lr": learning.learning_rate, "weight_decay": learning.weight_decay}
+    if learning.optimizer in ("sgd", "rmsprop"):
+        options["momentum"] = learning.momentum
+    if learning.optimizer in FUSED:
+        options["fused"] = True
+    return KINDS[learning.optimizer](parameters, **options)
+
+
+def make_updates(learning: Learning, network: Network, group: Group) -> Updates:
+    """An optimizer for each level, which moves as soon as its segments have been differentiated."""
+    every = [n or None for n in learning.update_every or (1,)]
+    return Updates(
+        network.levels,
+        lambda parameters: make_optimizer(learning, parameters),
+        heads=network.head.parameters(),
+        every=every,
+        clip=learning.clip,
+        group=group,
+    )
+
+
+def learning_rate(learning: Learning, update: int, done: float) -> float:
+    """The rate of update number `update` (from 0), when the share `done` of the budget is used up.
+
+    A function, not a scheduler with a state: a resumed run needs nothing but the numbers it has anyway.
+    """
+    fall = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[learning.schedule]
+    rise = min(1.0, (update + 1) / learning.warmup) if learning.warmup else 1.0
+    return learning.learning_rate * max(fall, 0.0) * rise

@@ -16,12 +16,12 @@ from hrnn.parallel import ALONE, Group
 from hrnn.state import State
 from hrnn.tasks import Batch
 from hrnn.training.checkpoint import CheckpointFolder
-from hrnn.training.config import Config, reading
+from hrnn.training.config import Config
 from hrnn.training.evaluation import Sums
 from hrnn.training.folder import CHECKPOINTS, entries_of
 from hrnn.training.identity import Identity
 from hrnn.training.journal import Journal
-from hrnn.training.optimizer import make_optimizer, make_updates
+from hrnn.training.network import make_optimizer, make_updates
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Run:
         torch.set_num_threads(config.upkeep.threads)  # whatever started the process has set
         self.config, self.folder, self.group, self.identity = config, folder, group, identity
         self.task = config.task
-        self.reading = reading(config, networks.unrolled(config), group)
+        self.reading = networks.reading(config, group)
         self.per_epoch = self.task.batches_per_epoch(self.reading)
         self.network = network or networks.build(config)
         self.gradient = networks.gradient(config)

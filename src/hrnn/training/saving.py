@@ -1,24 +1,108 @@
-"""How a run goes into a checkpoint and comes back. Only the first of its processes reads and writes the folder."""
+"""How a run is begun or opened, goes into a checkpoint and comes back. Only the first of its processes reads and writes the
+folder; all of a run is read and checked first, and written only when it fits."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+import hrnn.training.folder as folders
 from hrnn.errors import DivergedError, UserError, words_of
+from hrnn.parallel import Group
 from hrnn.state import State
+from hrnn.tasks import Task
 from hrnn.training.checkpoint import Checkpoint, DamagedError, flatten_optimizer, pack, restore_optimizer, unpack
-from hrnn.training.folder import check_still_there
+from hrnn.training.config import Budget, Config, from_json, resolved, to_json
+from hrnn.training.files import remove_partial
 from hrnn.training.formats import BEGUN_BY_1
+from hrnn.training.identity import Difference, Identity, Trust, compare_data, data_of
 from hrnn.training.journal import JOURNAL, Journal
+from hrnn.training.network import Network
+from hrnn.training.records import DataChanged
 from hrnn.training.run import Position, Run
+from hrnn.training.sizes import check, require_room
 
 REMEDY = "put back copies of its files, or begin again with hrnn train --overwrite"
 Lengths = dict[str, int]  # of the journal's files, as a checkpoint noted them
+
+
+def begin(
+    folder: Path,
+    group: Group,
+    config: Config[Any] | None,
+    network: Network | None,
+    trust: Trust | None,
+    budget: Budget | None,
+    accept_changed_data: bool,
+) -> Run:
+    """The run, where its newest checkpoint was; nothing is written before all of it has been read and fits.
+
+    config: what the folder holds, where the caller has it already, with its data
+    budget: another one, which replaces the old one's updates, sequences and epochs: what it does not say sets no limit
+    accept_changed_data: go on although the data are not those that the run began with
+    """
+    known, stored, identity, difference = config is not None, None, None, Difference()
+    if group.first:
+        stored = folders.read_run(folder)
+        config = config or stored.config(trust)
+        if budget is not None:
+            kept = {name: getattr(config.budget, name) for name in ("validate_every", "stop_after")}
+            config = resolved(replace(config, budget=replace(budget, **kept)))
+        identity, difference = _with_data(folder, stored.identity, config.task, accept_changed_data)
+        if budget is not None:
+            network = check(config, group)
+    if not known and group.size > 1:
+        content = group.broadcast(json.dumps(to_json(config)).encode() if config is not None else None)
+        config = config or from_json(json.loads(content))
+    assert config is not None
+    require_room(config, group)
+    run = Run(config, folder, group, identity, network)
+    lengths = go_to_newest(run)
+    run.warnings += difference.warnings
+    if stored is not None:
+        if stored.identity.data is None and identity and identity.data:
+            known_now = "as it began with an older version; from now on it knows those that are there"
+            run.warnings.append(f"{folder} did not remember its data, {known_now}")
+        for place in (folder, folder / folders.CHECKPOINTS):
+            remove_partial(place)
+        if not difference:
+            _write_changes(run, stored.identity, budget)
+    open_journal(run, lengths)
+    if difference:
+        run.journal.record(DataChanged(update=run.position.updates, changed=difference.changed, moved=difference.moved))
+    if any(group.any(bool(difference), lengths is None)):  # only the first process has compared the data
+        save(run)  # so that it is known from now on; and before the first update: a run always has a checkpoint
+    if stored is not None and difference:  # last, or a crash in between would have let them be forgotten
+        _write_changes(run, stored.identity, budget)
+    return run
+
+
+def _with_data(folder: Path, began: Identity, task: Task, accept_changed_data: bool) -> tuple[Identity, Difference]:
+    """The run's identity with the data that are there now, and how they are not those that it began with."""
+    difference = Difference() if began.data is None else compare_data(began.data, task)
+    if difference.changed and not accept_changed_data:
+        raise UserError(
+            f"the data of {folder} are not those that it began with: {difference}; put them back, "
+            "or go on with what is there by --accept-changed-data"
+        )
+    if began.data is not None and not difference:
+        return began, difference
+    return replace(began, data=data_of(task)), difference
+
+
+def _write_changes(run: Run, began: Identity, budget: Budget | None) -> None:
+    if run.identity is not None and (run.identity != began or budget is not None):
+        folders.write_config(run.folder, run.config, run.identity)
+    if budget is not None:  # a result is no longer final
+        (run.folder / folders.RESULT).unlink(missing_ok=True)
 
 
 def save(run: Run) -> None:
@@ -31,7 +115,7 @@ def save(run: Run) -> None:
     if not run.group.first:
         return
     if run.identity is not None:
-        check_still_there(run.folder, run.identity.id)
+        folders.check_still_there(run.folder, run.identity.id)
     optimizers = [flatten_optimizer(optimizer) for optimizer in run.optimizers]
     sections = {
         "network": run.network.state_dict(),

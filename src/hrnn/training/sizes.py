@@ -1,5 +1,5 @@
-"""Whether a run can fit this machine at all, before anything is allocated. Every figure is a lower bound: what is refused
-surely does not fit, and what passes may still be too much."""
+"""Whether a run can be begun: its options and its data fit each other, and all of it fits this machine, before anything is
+allocated. Every figure is a lower bound: what is refused surely does not fit, and what passes may still be too much."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from hrnn.errors import UserError
 from hrnn.parallel import ALONE, Group
 from hrnn.room import in_words, memory_of_machine, weight_numbers
-from hrnn.training.config import Config, reading
-from hrnn.training.network import unrolled
+from hrnn.training.config import Config
+from hrnn.training.network import Network, build, reading
 
 FLOAT, TOKEN = 4, 8
 SHARE = 0.95  # of the machine's memory; the rest is what the system and the interpreter have
@@ -21,6 +21,25 @@ REMEDIES = {
     "batches": "--batch, or shorter sequences",
     "windows": "--window, --batch, --hidden-sizes or --periods",
 }
+
+
+def check(config: Config[Any], group: Group = ALONE) -> Network:
+    """Find mistakes in options and data now, not when the first validation comes, and before there is a folder. Returns the
+    network, which was built for it."""
+    require_room(config, group)
+    network = build(config)
+    task, budget, read = config.task, config.budget, reading(config, group)
+    per_epoch = task.batches_per_epoch(read)
+    if per_epoch is None and budget.epochs is not None:
+        raise UserError("--epochs is for tasks whose data end; give --updates or --sequences")
+    if (budget.validate_every or budget.stop_after) and "validation" not in task.parts():
+        raise UserError("--validate-every and --stop-after are for tasks with a validation part; this one has none")
+    if budget.stop_after and not (budget.validate_every or per_epoch):
+        raise UserError("--stop-after counts validations; give --validate-every, too")
+    task.batch(0, read)
+    for part in task.parts():
+        next(iter(task.evaluation(part, read)))
+    return network
 
 
 def require_room(config: Config[Any], group: Group = ALONE, *, learning: bool = True) -> None:
@@ -41,7 +60,7 @@ def bytes_needed(config: Config[Any], group: Group = ALONE, *, learning: bool = 
     # Weights, gradients (restricted ones are gathered apart), moments, and a checkpoint of weights and moments.
     copies = 1 + 1 + restricted + moments + 1 + moments if learning else 1
     needs = {"weights": FLOAT * copies * weights(config), "batches": 0, "windows": 0}
-    read = reading(config, unrolled(config), group)
+    read = reading(config, group)
     steps, inputs, rows = config.task.steps_of_batch(read), config.task.inputs, len(read.rows)
     state = FLOAT * rows * (sum(config.hidden_sizes) + history(config))
     if steps is None:

@@ -26,19 +26,13 @@ class Stop:
 
     @property
     def reason(self) -> str | None:
-        return why(self.interrupted, self.terminated, self.late)
+        return why(*self.reasons)
 
     @property
-    def interrupted(self) -> bool:
-        return self._signal == signal.SIGINT
-
-    @property
-    def terminated(self) -> bool:
-        return self._signal == signal.SIGTERM
-
-    @property
-    def late(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+    def reasons(self) -> tuple[bool, bool, bool]:
+        """Interrupted, terminated, late."""
+        late = self._deadline is not None and time.monotonic() >= self._deadline
+        return self._signal == signal.SIGINT, self._signal == signal.SIGTERM, late
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
