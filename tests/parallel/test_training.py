@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,16 @@ def compare(found, expected):
             assert one[name] == (pytest.approx(value, **CLOSE) if numbers else value), (other["update"], name)
 
 
+def other_text(folder, options):
+    """A run on a text that has changed since; the command that goes on with it."""
+    text, run = folder / "changed.txt", str(folder / "changed-2")
+    original = Path(options[options.index("--data") + 1])
+    text.write_text(original.read_text())
+    assert main(["train", *options, "--data", str(text), "--updates", "3", "--run", run]) == 0
+    text.write_text(original.read_text()[::-1])
+    return ["resume", run, "--updates", "6", "--accept-changed-data"]
+
+
 @pytest.fixture(scope="module", params=[0, pytest.param(3, marks=pytest.mark.long)], ids=lambda kills: f"{kills} kills")
 def runs(request, tmp_path_factory):
     """A folder with every run twice: NAME by one process, NAME-2 by two. In the first few one of the two is killed; torchrun
@@ -42,8 +53,9 @@ def runs(request, tmp_path_factory):
             half = [*arguments[: arguments.index("--updates")], *arguments[arguments.index("--updates") + 2 :]]
             assert main(["train", *half, "--updates", "23", "--run", str(folder / "half-2")]) == 0
             commands["half"] = ["resume", str(folder / "half-2"), "--updates", "50"]
+            commands["changed"] = other_text(folder, half)
         assert main(["train", *arguments, "--run", str(folder / name)]) == 0
-    order = ["copy", "pixels", "needle", "unlocked", "half"]
+    order = ["copy", "pixels", "needle", "unlocked", "half", "changed"]
     listing = folder / "commands.json"
     listing.write_text(json.dumps({name: commands[name] for name in order}))
     launch = ROOT / "tests" / "parallel" / "trains_all.py", listing, request.param
@@ -65,6 +77,12 @@ def test_a_run_begun_by_one_process_is_ended_by_two(runs):
     assert rows[0].keys() == rows[1].keys()
     late = [update for update in rows[1] if update > 24]
     assert [rows[0][u] for u in late] == pytest.approx([rows[1][u] for u in late], **CLOSE)
+
+
+def test_two_processes_go_on_with_changed_data_though_only_one_compares_them(runs):
+    records = journal(runs / "changed-2")
+    assert [r["update"] for r in records if r["kind"] == "data"] == [3]
+    assert records[-1]["update"] == 6
 
 
 def test_the_command_line_survives_a_kill_and_another_number_of_processes(tmp_path):
