@@ -56,7 +56,7 @@ def bare(run: Run, number: int) -> None:
             state=None if batch.fresh else run.state,
             mask=window.mask,
             boundaries=window.boundaries,
-            weight=1 / sum(window.targets for window in batch.windows),
+            weight=1 / batch.targets,
             local_weight=1 / (batch.steps * batch.rows),
             generator=run.indices,
         )

@@ -77,6 +77,10 @@ class Batch:
     def steps(self) -> int:
         return sum(window.steps for window in self.windows)
 
+    @cached_property
+    def targets(self) -> int:
+        return sum(window.targets for window in self.windows)
+
     def only(self, rows: range) -> Batch:
         """Some of its rows."""
         return Batch([window.only(slice(rows.start, rows.stop)) for window in self.windows], self.fresh)
