@@ -26,15 +26,18 @@ def figure_of(experiment: Experiment, runs: Runs, note: str = "") -> Figure:
             sign = "†" if any(run.first is not None for run in runs[row.name]) else ""
             _row(axes, row.title + sign, runs[row.name], panel, place)
         finish(axes, f"updates (batches of {runs[rows[0].name][0].batch})", panel.label, panel.title)
-        _limit(axes, panel)
+        if panel.top is not None or panel.steps:
+            axes.set_ylim(0, panel.top)
+        for level, words in panel.lines:
+            mark(axes, level, words)
         if panel.rows:
             axes.legend(frameon=False, fontsize=8)
     if not any(panel.rows for panel in panels):
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False)
     again = any(run.first is not None for several in runs.values() for run in several)
-    if words := "\n".join(text for text in (AGAIN if again else "", note) if text):
-        figure.supxlabel(words, fontsize=7.5, x=0.01, ha="left")
+    if text := "\n".join(words for words in (AGAIN if again else "", note) if words):
+        figure.supxlabel(text, fontsize=7.5, x=0.01, ha="left")
     return figure
 
 
@@ -49,17 +52,7 @@ def points(run: SeedRun, panel: Panel) -> Line:
 
 
 def _row(axes: Axes, label: str, runs: list[SeedRun], panel: Panel, place: int) -> None:
-    style = {**style_of(place), "label": label}
+    style = {**style_of(place), **({"linewidth": 1.1} if panel.every_run else {})}
     lines = [line for line in (points(run, panel) for run in runs) if len(line[0])]
-    if panel.every_run:
-        for number, line in enumerate(lines):
-            plot(axes, [line], {**style, "linewidth": 1.1, "label": None if number else label}, steps=panel.steps)
-    else:
-        plot(axes, lines, style, steps=panel.steps)
-
-
-def _limit(axes: Axes, panel: Panel) -> None:
-    if panel.top is not None or panel.steps:
-        axes.set_ylim(0, panel.top)
-    for level, words in panel.lines:
-        mark(axes, level, words)
+    for number, some in enumerate([[line] for line in lines] if panel.every_run else [lines]):
+        plot(axes, some, {**style, "label": None if number else label}, steps=panel.steps)

@@ -15,6 +15,7 @@ from hrnn.studies.experiment import Quantity, Row
 from hrnn.studies.paper import LENGTH
 from hrnn.studies.plan import Request, Runs, SeedRun, collect, search_results
 from hrnn.studies.published import PUBLISHED, PublishedRow
+from hrnn.studies.results import environments
 from hrnn.studies.rules import ROBUST, robust_to_beta
 from hrnn.training.config import RESTRICTED
 from hrnn.training.files import write_atomically
@@ -54,7 +55,6 @@ def entries_of(request: Request, runs: Runs) -> Entries:
         rule, verdict = robust_to_beta(search_results(request)["ours"], half)
         expectations.append({"sentence": ROBUST, "rule": rule, "verdict": verdict})
     entries = [run.counted.entries for several in runs.values() for run in several]
-    environments = [one["environment"] for one in entries]
     return {
         **request.setting,
         "title": experiment.title,
@@ -64,7 +64,7 @@ def entries_of(request: Request, runs: Runs) -> Entries:
         "rows": rows,
         "expectations": expectations,
         "search": _search(request) if request.grid else None,
-        "environments": [json.loads(text) for text in sorted({json.dumps(one, sort_keys=True) for one in environments})],
+        "environments": environments(entries),
     }
 
 

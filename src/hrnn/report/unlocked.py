@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+import hrnn.studies.results as results
 from hrnn.report.figure import Line, empty, finish, plot, save, style_of, styled
 from hrnn.report.table import Table, number
 from hrnn.studies.plan import Request
-from hrnn.studies.results import environments
-from hrnn.studies.unlocked import METHODS, TASKS, UNLOCKED, Point, best_rate, entries_of, finished, judged_by, methods
+from hrnn.studies.unlocked import METHODS, TASKS, Point, best_rate, entries_of, finished, judged_by, rows_of
 from hrnn.training.files import write_atomically
 
 X_AXES = {"sequences": "sequences seen", "moves": "updates of the lowest level", "minutes": "minutes of one core"}
@@ -27,7 +27,8 @@ def write(request: Request) -> list[Table]:
     entries = {task: rows for task in TASKS if (rows := entries_of(task, folder))}
     tables = [table_of(rows) for rows in entries.values()]
     rows = [row for several in entries.values() for row in several]
-    whole = {**request.setting, "environments": environments(folder), "rows": rows}
+    runs = [results.entries_of(path) for path in sorted((folder / results.RUNS).rglob("*.json"))]
+    whole = {**request.setting, "environments": results.environments(runs), "rows": rows}
     write_atomically(folder / "table.json", json.dumps(whole, indent=1).encode() + b"\n")
     write_atomically(folder / "table.md", "\n".join(f"{table.markdown()}\n" for table in tables).encode())
     if entries:
@@ -60,18 +61,16 @@ def _listed(values: Sequence[float | None], digits: int) -> str:
 @styled
 def figure_of(request: Request, tasks: Sequence[str]) -> Figure:
     """The median of a row's runs, and a band from the worst to the best of them; columns: sequences, updates, time."""
-    folder = request.folder
+    folder, styles = request.folder, {method.title: style_of(place) for place, method in enumerate(METHODS)}
     figure, grid = empty(10, 3.0 * len(tasks) + 0.6, columns=len(X_AXES), rows=len(tasks))
     for task, panels in zip(tasks, grid, strict=True):
-        rows = {method: UNLOCKED.row(f"{task}/{method.name}") for method in methods(task)}
-        lines = {method: finished(folder, row, best_rate(folder, row)) for method, row in rows.items()}
+        lines = {row.title: finished(folder, row, best_rate(folder, row)) for row in rows_of(task)}
         steps = TASKS[task].task.judged_by_progress
         for axes, (name, words) in zip(panels, X_AXES.items(), strict=True):
-            for method, runs in lines.items():
-                style = style_of(METHODS.index(method))
-                plot(axes, [_line(run, name, steps=steps) for run in runs], style, steps=steps, band="range")
+            for title, runs in lines.items():
+                plot(axes, [_line(run, name, steps=steps) for run in runs], styles[title], steps=steps, band="range")
             finish(axes, words, f"{task}: {judged_by(task).axis}" if name == "sequences" else "")
-    handles: list[Any] = [Line2D([], [], **style_of(place), label=method.title) for place, method in enumerate(METHODS)]
+    handles: list[Any] = [Line2D([], [], **style, label=title) for title, style in styles.items()]
     handles.append(Patch(color="0.5", alpha=0.3, linewidth=0, label="line: median of the seeds; band: all of them"))
     figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False)
     return figure

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import hrnn.studies.recipes as recipes
 from hrnn.metrics import Metric
 from hrnn.studies.experiment import Experiment, Panel, Quantity, Record, Row
-from hrnn.studies.recipes import NEEDLE_BETAS, permuted, then, unlocked, with_betas, with_model
+from hrnn.studies.recipes import NEEDLE_BETAS, Recipe, permuted, then, unlocked, with_betas, with_model
 from hrnn.studies.rules import Expectation, ahead, best_behind_best, close, every_run, on_par, spread_over
 from hrnn.tasks import Copy, Needle, Text
 
@@ -20,36 +20,28 @@ def missed(result: Record) -> bool:
     return result.get(SOLVED_LENGTH.in_result) == 0
 
 
-def _length(result: Record, records: Sequence[Record]) -> float | None:
-    return float(result[SOLVED_LENGTH.in_result])
-
-
 def _from(part: str, metric: Metric) -> Callable[[Record, Sequence[Record]], float | None]:
     return lambda result, records: result.get(part, {}).get(metric.name)
 
 
-def _sequences_until(metric: Metric, least: float) -> Callable[[Record, Sequence[Record]], float | None]:
-    """Sequences seen at the first validation that reached it."""
-
-    def read(result: Record, records: Sequence[Record]) -> float | None:
-        reached = (one for one in records if one["kind"] == "validation" and one[metric.name] >= least)
-        return next((float(record["sequences"]) for record in reached), None)
-
-    return read
+def _sequences_until_right(result: Record, records: Sequence[Record]) -> float | None:
+    """Sequences seen at the first validation that was 90 % right."""
+    reached = (one for one in records if one["kind"] == "validation" and one[RIGHT.name] >= 0.9)
+    return next((float(record["sequences"]) for record in reached), None)
 
 
 def _sequences_until_solved(result: Record, records: Sequence[Record]) -> float | None:
     return float(result["sequences"]) if result[SOLVED_LENGTH.in_result] else None
 
 
-LENGTH = Quantity("length", "longest length solved", _length, digits=1)
+LENGTH = Quantity("length", "longest length solved", lambda result, _: float(result[SOLVED_LENGTH.in_result]), digits=1)
 ACCURACY = Quantity("accuracy", "accuracy on test", _from("test", RIGHT))
 VALIDATED = Quantity("validation-accuracy", "accuracy on validation", _from("validation", RIGHT))
 PTB_VALID = Quantity("validation", "validation bits/char", _from("validation", CHARACTERS), higher_is_better=False)
 PTB_TEST = Quantity("test", "test bits/char", _from("test", CHARACTERS), higher_is_better=False)
 BITS = Quantity("bits", "bits per recalled character", _from("test", RECALLED), higher_is_better=False)
 SOLVED = Quantity("learned", "sequences until solved", _sequences_until_solved, 0, higher_is_better=False)
-LEARNED = Quantity("learned", "sequences until 90 % right", _sequences_until(RIGHT, 0.9), 0, higher_is_better=False)
+LEARNED = Quantity("learned", "sequences until 90 % right", _sequences_until_right, 0, higher_is_better=False)
 
 
 def _ahead_of_both(quantity: str, words: str, **margin: float) -> tuple[Expectation, ...]:
@@ -65,14 +57,21 @@ def _accuracy(title: str = "", rows: tuple[str, ...] = (), lines: tuple[tuple[fl
     return Panel(RIGHT.name, "accuracy on validation", title=title, rows=rows, lines=lines, top=1.01)
 
 
+def _models(ours: Recipe) -> tuple[Row, ...]:
+    """The paper's four: ours and those that it is compared with."""
+    return (
+        Row("ours", "ours", ours),
+        Row("gr-hrnn", "gr-HRNN", then(ours, with_model("gr-hrnn"))),
+        Row("hrnn", "HRNN", then(ours, with_model("hrnn"))),
+        Row("mr-hrnn", "mr-HRNN", then(ours, with_model("mr-hrnn"))),
+    )
+
+
 COPY = Experiment(
     "copy",
     "Copy task: longest length solved",
     (
-        Row("ours", "ours", recipes.copy_ours),
-        Row("gr-hrnn", "gr-HRNN", then(recipes.copy_ours, with_model("gr-hrnn"))),
-        Row("hrnn", "HRNN", then(recipes.copy_ours, with_model("hrnn"))),
-        Row("mr-hrnn", "mr-HRNN", then(recipes.copy_ours, with_model("mr-hrnn"))),
+        *_models(recipes.copy_ours),
         Row("mr-hrnn-bytes", "mr-HRNN, equal bytes", recipes.copy_mr_bytes),
         Row("unlocked", "ours, unlocked", then(recipes.copy_ours, unlocked)),
     ),
@@ -89,13 +88,7 @@ COPY = Experiment(
 MNIST = Experiment(
     "mnist",
     "Pixel MNIST: accuracy on test",
-    (
-        Row("ours", "ours", recipes.mnist_ours),
-        Row("gr-hrnn", "gr-HRNN", then(recipes.mnist_ours, with_model("gr-hrnn"))),
-        Row("hrnn", "HRNN", then(recipes.mnist_ours, with_model("hrnn"))),
-        Row("mr-hrnn", "mr-HRNN", then(recipes.mnist_ours, with_model("mr-hrnn"))),
-        Row("unlocked", "ours, unlocked", then(recipes.mnist_ours, unlocked)),
-    ),
+    (*_models(recipes.mnist_ours), Row("unlocked", "ours, unlocked", then(recipes.mnist_ours, unlocked))),
     (ACCURACY,),
     (
         on_par("ours is on par with HRNN", "ours", "hrnn", "accuracy", within=0.02),
@@ -123,12 +116,7 @@ PERMUTED = Experiment(
 PTB = Experiment(
     "ptb",
     "Penn TreeBank: bits per character",
-    (
-        Row("ours", "ours", recipes.ptb_ours),
-        Row("gr-hrnn", "gr-HRNN", then(recipes.ptb_ours, with_model("gr-hrnn"))),
-        Row("hrnn", "HRNN", then(recipes.ptb_ours, with_model("hrnn"))),
-        Row("unlocked", "ours, unlocked", recipes.ptb_unlocked),
-    ),
+    (*_models(recipes.ptb_ours)[:3], Row("unlocked", "ours, unlocked", recipes.ptb_unlocked)),
     (PTB_VALID, PTB_TEST),
     (
         close("all three are within 0.03 bits on validation", ("ours", "gr-hrnn", "hrnn"), "validation", 0.03),
@@ -156,16 +144,7 @@ DEEP_COPY = Experiment(
         every_run("both losses solve the task on every run", "both", "bits", at_most=SOLVED_BITS),
         every_run("the lowest only stays close to chance", "lowest", "bits", at_least=CHANCE_BITS),
     ),
-    (
-        Panel(
-            RECALLED.name,
-            "loss (bits per recalled character)",
-            kind="update",
-            lines=RECALLED.levels,
-            every_run=True,
-            top=1.5,
-        ),
-    ),
+    (Panel(RECALLED.name, "loss (bits per recalled character)", "update", lines=RECALLED.levels, every_run=True, top=1.5),),
 )
 
 NEEDLE_HRNN = then(recipes.needle_ours, with_model("hrnn"))
@@ -193,31 +172,24 @@ NEEDLE = Experiment(
     in_paper=False,
 )
 
-LONG = {"1,000": recipes.needle_1e3, "10,000": recipes.needle_1e4, "100,000": recipes.needle_1e5}
-
-
-def _long_rows() -> tuple[Row, ...]:
-    rows = []
-    for steps, recipe in LONG.items():
-        name = steps.replace(",", "")
-        rows.append(Row(f"ours-{name}", f"ours, {steps} steps", recipe))
-        rows.append(Row(f"unlocked-{name}", f"ours, unlocked, {steps} steps", then(recipe, unlocked)))
-    return tuple(rows)
-
+LONG = {1_000: recipes.needle_1e3, 10_000: recipes.needle_1e4, 100_000: recipes.needle_1e5}
 
 NEEDLE_LONG = Experiment(
     "needle-long",
     "Needle over long sequences: three to five levels",
-    _long_rows(),
+    tuple(
+        row
+        for steps, ours in LONG.items()
+        for row in (
+            Row(f"ours-{steps}", f"ours, {steps:,} steps", ours),
+            Row(f"unlocked-{steps}", f"ours, unlocked, {steps:,} steps", then(ours, unlocked)),
+        )
+    ),
     (ACCURACY, LEARNED),
     tuple(
-        every_run(f"ours finds the needle over {steps} steps", f"ours-{steps.replace(',', '')}", "accuracy", at_least=0.9)
-        for steps in LONG
+        every_run(f"ours finds the needle over {steps:,} steps", f"ours-{steps}", "accuracy", at_least=0.9) for steps in LONG
     ),
-    tuple(
-        _accuracy(f"{steps} steps", (f"ours-{steps.replace(',', '')}", f"unlocked-{steps.replace(',', '')}"), CHANCE)
-        for steps in LONG
-    ),
+    tuple(_accuracy(f"{steps:,} steps", (f"ours-{steps}", f"unlocked-{steps}"), CHANCE) for steps in LONG),
     in_paper=False,
 )
 

@@ -64,27 +64,16 @@ class Request:
         assert self.experiment.again is not None
         return Unit(unit.name + AGAIN, self.experiment.again(unit.config))
 
-    def units(self, rows: Sequence[Row], seeds: Sequence[int]) -> list[Unit]:
-        """Seed by seed, so that a table can be compared before all of them are done."""
-        return [self.unit(row, seed) for seed in seeds for row in rows]
-
     def searched(self, rows: Sequence[Row]) -> dict[str, dict[float, list[Unit]]]:
         """The runs of the search for beta: by row and beta. gr-HRNN has none, and some rows borrow that of another."""
-        names = {BORROWED.get(row.name, row.name) for row in rows if _has_betas(row.recipe(self.profile))}
+        names = {BORROWED.get(row.name, row.name) for row in rows if row.recipe(self.profile).model.model != "gr-hrnn"}
+
+        def units(row: Row, beta: float) -> list[Unit]:
+            place = f"grid/{row.name}/beta-{beta:g}"
+            return [Unit(f"{place}/seed-{seed}", self.config(row, seed, beta)) for seed in SEARCH_SEEDS]
+
         rows = [row for row in self.experiment.rows if row.name in names]
-        return {
-            row.name: {
-                beta: [
-                    Unit(f"grid/{row.name}/beta-{beta:g}/seed-{seed}", self.config(row, seed, beta)) for seed in SEARCH_SEEDS
-                ]
-                for beta in BETAS
-            }
-            for row in rows
-        }
-
-
-def _has_betas(config: Config[Any]) -> bool:
-    return config.model.model not in ("gr-hrnn", "lstm")
+        return {row.name: {beta: units(row, beta) for beta in BETAS} for row in rows}
 
 
 def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
@@ -96,7 +85,8 @@ def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
         if ending.interrupted or ending.failures:
             return request, ending
         request = with_chosen(request)
-    units = request.units(request.rows, request.seeds)
+    # Seed by seed, so that a table can be compared before all of them are done.
+    units = [request.unit(row, seed) for seed in request.seeds for row in request.rows]
     ending = run_missing(request, units, engine)
     if not ending.interrupted and request.experiment.again:
         again = [request.again(unit) for unit in units if _missed(request, unit)]
@@ -145,8 +135,7 @@ def memory_of(config: Config[Any], children: int = 3) -> dict[str, Any]:
     """Vectors by the paper's count and by the exact one, where periods are fixed, and measured bytes."""
     counts: dict[str, Any] = {"paper_count": None, "exact_count": None}
     if not config.reaches:
-        window = unrolled(config)
-        restricted = config.model.restricted
+        window, restricted = unrolled(config), config.model.restricted
         counts["paper_count"] = paper_count(config.periods, window) if restricted else window
         counts["exact_count"] = exact_count(config.hidden_sizes, config.periods, window) if restricted else window
     return {**counts, "measured_bytes": bytes_of(config, children)}
@@ -176,11 +165,8 @@ def collect(request: Request) -> Runs:
     runs: Runs = {}
     expected = []
     for row in request.experiment.rows:
-        seeds = set()
-        for path in (request.folder / results.RUNS / row.name).glob("seed-*.json"):
-            if match := re.fullmatch(r"seed-(\d+)", path.stem):
-                seeds.add(int(match[1]))
-        for seed in sorted(seeds):
+        paths = (request.folder / results.RUNS / row.name).glob("seed-*.json")
+        for seed in sorted({int(match[1]) for path in paths if (match := re.fullmatch(r"seed-(\d+)", path.stem))}):
             unit = request.unit(row, seed)
             first = results.read(request.folder, unit, request.setting)
             assert first is not None

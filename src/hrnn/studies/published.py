@@ -26,12 +26,8 @@ class PublishedRow:
 COPY, MNIST, PTB, DEEP = "Table 1 (copy task)", "Table 2 (pixel MNIST)", "Table 3 (Penn TreeBank)", "Section 4.4 and its figure"
 
 
-def _length(mean: float, spread: float, memory: int) -> PublishedRow:
-    return PublishedRow(COPY, {"length": Published(mean, spread)}, memory)
-
-
-def _accuracy(mean: float, spread: float, memory: int) -> PublishedRow:
-    return PublishedRow(MNIST, {"accuracy": Published(mean, spread)}, memory)
+def _row(source: str, quantity: str, mean: float, spread: float, memory: int) -> PublishedRow:
+    return PublishedRow(source, {quantity: Published(mean, spread)}, memory)
 
 
 def _bits(validation: tuple[float, float], test: tuple[float, float]) -> PublishedRow:
@@ -40,22 +36,22 @@ def _bits(validation: tuple[float, float], test: tuple[float, float]) -> Publish
 
 PUBLISHED: dict[str, dict[str, PublishedRow]] = {
     "copy": {
-        "ours": _length(108, 0, 50),
-        "gr-hrnn": _length(21, 13, 50),
-        "hrnn": _length(107.7, 0.47, 200),
-        "mr-hrnn": _length(48.3, 0.94, 50),
+        "ours": _row(COPY, "length", 108, 0, 50),
+        "gr-hrnn": _row(COPY, "length", 21, 13, 50),
+        "hrnn": _row(COPY, "length", 107.7, 0.47, 200),
+        "mr-hrnn": _row(COPY, "length", 48.3, 0.94, 50),
     },
     "mnist": {
-        "ours": _accuracy(0.9886, 0.0002, 166),
-        "gr-hrnn": _accuracy(0.2109, 0.0743, 166),
-        "hrnn": _accuracy(0.9885, 0.0003, 784),
-        "mr-hrnn": _accuracy(0.8939, 0.0041, 166),
+        "ours": _row(MNIST, "accuracy", 0.9886, 0.0002, 166),
+        "gr-hrnn": _row(MNIST, "accuracy", 0.2109, 0.0743, 166),
+        "hrnn": _row(MNIST, "accuracy", 0.9885, 0.0003, 784),
+        "mr-hrnn": _row(MNIST, "accuracy", 0.8939, 0.0041, 166),
     },
     "permuted-mnist": {
-        "ours": _accuracy(0.9680, 0.0008, 166),
-        "gr-hrnn": _accuracy(0.9368, 0.0049, 166),
-        "hrnn": _accuracy(0.9681, 0.0008, 784),
-        "mr-hrnn": _accuracy(0.9553, 0.0015, 166),
+        "ours": _row(MNIST, "accuracy", 0.9680, 0.0008, 166),
+        "gr-hrnn": _row(MNIST, "accuracy", 0.9368, 0.0049, 166),
+        "hrnn": _row(MNIST, "accuracy", 0.9681, 0.0008, 784),
+        "mr-hrnn": _row(MNIST, "accuracy", 0.9553, 0.0015, 166),
     },
     "ptb": {
         "ours": _bits((1.4519, 0.0014), (1.4027, 0.0003)),

@@ -7,7 +7,6 @@ experiment share one learning rate, one beta and one budget in sequences.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -213,7 +212,7 @@ def complete(config: Config[TaskT], seed: int, data: Path | None, scale: float =
 
 def scaled(budget: Budget, batch: int, scale: float) -> Budget:
     """A share of the budget, in whole batches, with as many validations on the way."""
-    return dataclasses.replace(
+    return replace(
         budget,
         sequences=None if budget.sequences is None else max(1, round(budget.sequences * scale / batch)) * batch,
         epochs=None if budget.epochs is None else budget.epochs * scale,

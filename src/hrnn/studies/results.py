@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +37,6 @@ PLACES = ("task.data", "task.validation", "task.test", "task.download", "task.mi
 class RunResult:
     """A finished run as its JSON has it, and its journal."""
 
-    name: str  # of the unit
     entries: dict[str, Any]
     records: Sequence[dict[str, Any]]
 
@@ -51,10 +50,6 @@ class RunResult:
         failure: str | None = self.entries["failure"]
         return failure
 
-    @property
-    def seed(self) -> int:
-        return int(self.entries["config"]["upkeep"]["seed"])
-
 
 def path_of(folder: Path, name: str) -> Path:
     return folder / RUNS / f"{name}.json"
@@ -65,19 +60,17 @@ def read(folder: Path, unit: Unit, setting: dict[str, Any]) -> RunResult | None:
 
     setting: what the run belongs to (experiment, profile, scale).
     """
-    path = path_of(folder, unit.name)
-    try:
-        entries = entries_of(path)
-        difference = in_words(
-            {**entries["setting"], **with_old_values(entries["config"])}, {**setting, **to_json(unit.config)}, ignored=PLACES
-        )
-    except FileNotFoundError:
+    found, path = stored(folder, unit.name), path_of(folder, unit.name)
+    if found is None:
         return None
+    try:
+        there = {**found.entries["setting"], **with_old_values(found.entries["config"])}
+        difference = in_words(there, {**setting, **to_json(unit.config)}, ignored=PLACES)
     except (KeyError, TypeError) as error:
         raise _unreadable(path, error) from None
     if difference:
         raise UserError(f"{path} is of another recipe ({difference}); give another --folder")
-    return stored(folder, unit.name)
+    return found
 
 
 def stored(folder: Path, name: str) -> RunResult | None:
@@ -86,7 +79,7 @@ def stored(folder: Path, name: str) -> RunResult | None:
     try:
         entries = entries_of(path)
         lines = path.with_suffix(".jsonl").read_bytes().splitlines()
-        return RunResult(name, entries, [json.loads(line) for line in lines])
+        return RunResult(entries, [json.loads(line) for line in lines])
     except FileNotFoundError as error:
         if Path(error.filename) == path:
             return None
@@ -96,20 +89,15 @@ def stored(folder: Path, name: str) -> RunResult | None:
 
 
 def entries_of(path: Path) -> dict[str, Any]:
-    """The JSON of a run, in the newest format; which version of hrnn wrote it is information only."""
+    """The JSON of a run; which version of hrnn wrote it is information only. Format 1 may go without its number."""
     try:
-        entries = dict(json.loads(path.read_text()))
+        entries = {"format": FORMAT, **json.loads(path.read_text())}
     except FileNotFoundError:
         raise
     except (OSError, ValueError, TypeError) as error:
         raise _unreadable(path, error) from None
-    return upgraded(entries, path)
-
-
-def upgraded(entries: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The entries of any format so far in the newest; 1, which may go without its number, is the only one."""
-    check_format({"format": FORMAT, **entries}, FORMAT, path)
-    return {"format": FORMAT, **entries}
+    check_format(entries, FORMAT, path)
+    return entries
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:
@@ -160,10 +148,9 @@ def environment() -> dict[str, Any]:
     }
 
 
-def environments(folder: Path) -> list[dict[str, Any]]:
-    """Those of all runs, each once."""
-    all_of_them = [entries_of(path)["environment"] for path in sorted((folder / RUNS).rglob("*.json"))]
-    return [json.loads(text) for text in sorted({json.dumps(one, sort_keys=True) for one in all_of_them})]
+def environments(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of all runs, each once; runs: the entries of each."""
+    return [json.loads(text) for text in sorted({json.dumps(one["environment"], sort_keys=True) for one in runs})]
 
 
 def processor() -> str:

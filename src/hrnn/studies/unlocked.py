@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import hrnn.studies.results as results
 from hrnn.errors import UserError
 from hrnn.launching.units import Ending, Engine, Unit
-from hrnn.metrics import Metric
+from hrnn.metrics import Metric, Metrics
 from hrnn.studies.experiment import Experiment, Row
 from hrnn.studies.plan import Request, run_missing
 from hrnn.studies.recipes import UPKEEP, Profile, complete
-from hrnn.tasks import Copy, Pixels, Task, Text
+from hrnn.tasks import Copy, Pixels, Text
 from hrnn.training.config import Budget, Config, Learning, Model, from_json
 from hrnn.training.network import unrolled
 
@@ -83,40 +83,40 @@ METHODS = (
 )
 
 
-def methods(task: str) -> list[Method]:
-    """Long windows of text are for the question whether one update per window is enough; the rest is asked of the others."""
-    return [method for method in METHODS if task != "text" or (method.indices == "all" and not method.small)]
+def recipe(task: str, method: Method, profile: Profile) -> Config[Any]:
+    base = TASKS[task]
+    batch, budget, every = base.learning.batch, base.budget, base.upkeep.journal_every
+    if task == "text" and method.model == "mr-hrnn":  # as many characters, in windows of 110
+        budget = replace(budget, sequences=36_363, validate_every=90)
+    if method.small:
+        validate = None if budget.validate_every is None else 2 * budget.validate_every
+        batch, budget, every = batch // 2, replace(budget, validate_every=validate), 2 * every
+    return Config(
+        base.task,
+        replace(base.model, model=method.model, indices=method.indices),
+        replace(base.learning, batch=batch, update=method.update),
+        budget,
+        replace(base.upkeep, journal_every=every),
+    )
 
 
-def recipe_of(task: str, method: Method) -> Callable[[Profile], Config[Any]]:
-    def recipe(profile: Profile) -> Config[Any]:
-        base = TASKS[task]
-        batch, budget, every = base.learning.batch, base.budget, base.upkeep.journal_every
-        if task == "text" and method.model == "mr-hrnn":  # as many characters, in windows of 110
-            budget = replace(budget, sequences=36_363, validate_every=90)
-        if method.small:
-            validate = None if budget.validate_every is None else 2 * budget.validate_every
-            batch, budget, every = batch // 2, replace(budget, validate_every=validate), 2 * every
-        return Config(
-            base.task,
-            replace(base.model, model=method.model, indices=method.indices),
-            replace(base.learning, batch=batch, update=method.update),
-            budget,
-            replace(base.upkeep, journal_every=every),
-        )
-
-    return recipe
-
-
-RATES = {f"{task}/{method.name}": method.rates for task in TASKS for method in methods(task)}
+# Long windows of text are for the question whether one update per window is enough; the rest is asked of the others.
+ASKED = [
+    (task, method) for task in TASKS for method in METHODS if task != "text" or (method.indices == "all" and not method.small)
+]
+RATES = {f"{task}/{method.name}": method.rates for task, method in ASKED}
 UNLOCKED = Experiment(
     "unlocked",
     "Unlocked updates: time to a target, on three tasks",
-    tuple(Row(f"{task}/{method.name}", method.title, recipe_of(task, method)) for task in TASKS for method in methods(task)),
+    tuple(Row(f"{task}/{method.name}", method.title, partial(recipe, task, method)) for task, method in ASKED),
     data=("mnist", "ptb"),
     in_paper=False,
     with_memory=False,
 )
+
+
+def rows_of(task: str) -> list[Row]:
+    return [row for row in UNLOCKED.rows if row.name.startswith(f"{task}/")]
 
 
 def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
@@ -146,8 +146,8 @@ def unit(request: Request, row: Row, rate: float, seed: int) -> Unit:
 
 
 def judged_by(task: str) -> Metric:
-    kind: Task = TASKS[task].task
-    return (kind.progress if kind.judged_by_progress else None) or kind.score
+    metrics: Metrics = TASKS[task].task.measured
+    return metrics.judged_by
 
 
 def points(folder: Path, name: str) -> list[Point]:
@@ -226,21 +226,20 @@ def target_of(task: str, folder: Path) -> float | None:
 def entries_of(task: str, folder: Path) -> list[dict[str, Any]]:
     """One entry per row: the chosen rate, and for every seed what it took to the target and where it ended."""
     target, entries = target_of(task, folder), []
-    for method in methods(task) if target is not None else ():
-        row = UNLOCKED.row(f"{task}/{method.name}")
-        rate = best_rate(folder, row)
+    for row in rows_of(task) if target is not None else ():
+        rate, rates = best_rate(folder, row), RATES[row.name]
         lines = finished(folder, row, rate)
         if not lines:
             continue
         there = [reached(task, line, target or 0.0) for line in lines]
-        entry: dict[str, Any] = {"task": task, "row": row.title, "target": target, "rate": rate, "rates": list(method.rates)}
+        entry: dict[str, Any] = {"task": task, "row": row.title, "target": target, "rate": rate, "rates": list(rates)}
         entry["runs"] = len(lines)
         for name in ("sequences", "moves", "minutes"):
             values = [point[name] if point else math.inf for point in there]
             entry[name] = [_finite(value) for value in values]
             entry[f"median_{name}"] = _finite(statistics.median(values))
         entry["best"] = [best(task, line) for line in lines]
-        tuned = {rate: points(folder, name_of(row, rate, TUNING_SEED)) for rate in method.rates}
+        tuned = {rate: points(folder, name_of(row, rate, TUNING_SEED)) for rate in rates}
         entry["tuning"] = {f"{rate:g}": best(task, line) if line else None for rate, line in tuned.items()}
         entries.append(entry)
     return entries
