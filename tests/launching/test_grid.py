@@ -42,16 +42,16 @@ def test_the_grid_is_every_combination_with_readable_names():
     last = found[-1].unit.config
     assert (last.hidden_sizes, last.upkeep.seed, last.learning.learning_rate) == ((16, 8), 1, 0.02)
     assert last.betas == (0.1,)  # resolved
-    settings = list(rows(found))
-    assert [len(group) for _, group in settings] == [2, 2, 2, 2]
-    assert settings[1][0] == {"hidden-sizes": (8, 8), "learning-rate": 0.02}
+    settings = rows(found)
+    assert [len(group) for group in settings] == [2, 2, 2, 2]
+    assert settings[1][0].setting == {"hidden-sizes": (8, 8), "learning-rate": 0.02}
 
 
 def test_a_sample_takes_settings_and_keeps_all_their_seeds():
     over = axes(learning_rate=[1e-3, 2e-3, 4e-3, 8e-3], batch=[2, 4, 8], seed=[0, 1])
     found = points(base(), over, 5, seed=1)
     assert len(set(names(found))) == 10
-    assert [len(group) for _, group in rows(found)] == [2] * 5
+    assert [len(group) for group in rows(found)] == [2] * 5
     assert set(names(found)) <= set(names(points(base(), over)))
     assert names(points(base(), over, 5, seed=1)) == names(found)
     assert names(points(base(), over, 5, seed=2)) != names(found)

@@ -125,6 +125,15 @@ def test_the_search_for_beta(copy, monkeypatch):
     assert len(engine.asked) == asked + 7 * 3 + 1
 
 
+def test_a_search_that_failed_leaves_nothing_to_show(copy, monkeypatch, capsys):
+    request, ending = reproduce(
+        replace(copy, grid=True, models=("ours",)), Pretended(monkeypatch, lambda unit: "the loss is nan")
+    )
+    assert len(ending.failures) == 7 * 3
+    show(request)
+    assert capsys.readouterr().out == ""
+
+
 def test_a_run_that_failed_is_shown_and_tried_again(copy, monkeypatch):
     request = replace(copy, seeds=(0, 1), models=("ours",))
     _, ending = reproduce(request, Pretended(monkeypatch, lambda u: "the loss is nan" if "seed-1" in u.name else lengths(u)))

@@ -75,15 +75,9 @@ def _needs(options: Memory) -> list[dict[str, Any]]:
     full: dict[str, Any] = {"gradient": "true", "paper_count": memory.paper_count((), window)}
     if options.measure:
         _require_room(options, restricted["predicted_bytes"])
-        arguments: dict[str, Any] = {
-            "hidden_sizes": sizes,
-            "periods": periods,
-            "window": window,
-            "batch": options.batch,
-            "cell": options.cell,
-        }
-        restricted["measured_bytes"] = memory.measure(method="restricted", **arguments)
-        full["measured_bytes"] = memory.measure(method="full", **arguments)
+        shape: dict[str, Any] = {"hidden_sizes": sizes, "periods": periods, "window": window}
+        for row, method in ((restricted, "restricted"), (full, "full")):
+            row["measured_bytes"] = memory.measure(method=method, batch=options.batch, cell=options.cell, **shape)
     return [restricted, full]
 
 

@@ -101,15 +101,9 @@ def request_of(options: Reproduce) -> Request:
         raise UserError(f"--seeds is {shortened(options.seeds)}; give different ones")
     place = f"{experiment.name}-{options.profile}"
     place += ("-grid" if options.grid else "") + ("" if options.scale == 1 else f"-x{options.scale:g}")
+    folder = options.folder or Path("runs/reproduce") / place
     return Request(
-        experiment,
-        options.folder or Path("runs/reproduce") / place,
-        options.profile,
-        options.seeds,
-        options.models,
-        options.data,
-        options.scale,
-        options.grid,
+        experiment, folder, options.profile, options.seeds, options.models, options.data, options.scale, options.grid
     )
 
 
@@ -125,9 +119,11 @@ def experiment_named(name: str | None) -> Experiment:
 def show(request: Request) -> None:
     """Tables and figure of everything in the folder, written there and to the terminal."""
     write = write_unlocked if request.experiment is UNLOCKED else write_experiment
-    for table in write(request):
+    tables = write(request)
+    for table in tables:
         console().print(table.terminal())
-    print(f"{request.folder}: table.md, table.json, curves.png, curves.svg, and every run in runs/")
+    if tables:
+        print(f"{request.folder}: table.md, table.json, curves.png, curves.svg, and every run in runs/")
 
 
 def requests_of(options: Reproduce) -> list[Request]:
@@ -141,8 +137,7 @@ def list_experiments(options: Reproduce) -> int:
     """One line per experiment, from the recipes alone: at once, and without any data."""
     rows = []
     for request in requests_of(options):
-        config = request.rows[0].recipe(request.profile)
-        budget = config.budget
+        budget = request.rows[0].recipe(request.profile).budget
         sequences, epochs = ((value or 0) * request.scale for value in (budget.sequences, budget.epochs))
         size = f"{sequences:,.0f} sequences" if sequences else f"{epochs:g} epochs"
         runs = f"{len(request.rows)} models x {len(request.seeds)} seeds"

@@ -88,22 +88,16 @@ def main(arguments: Sequence[str]) -> int:
     engine = engine_of(options.where)
     folder = grid.folder or Path("sweeps") / name_of(base.task).rpartition(":")[2].lower()
     require_folder(folder, "--folder")
-    runs = prepared(folder, runs, base, axes)
+    with folders.working_in(folder):
+        here = common(base, axes)
+        runs = fitted(folder, runs, here, base)
+        prepare(folder, [point.unit for point in runs])
+        write_common(folder, here)
     units = [point.unit for point in runs]
     with ProgressTable(folder, units) as table:
         ending = run(folder, units, engine, Early(folder, units, table) if grid.prune else table, leave_stopped=grid.prune)
     report(folder, runs, ending, grid.json)
     return ended(ending, folder)
-
-
-def prepared(folder: Path, runs: Sequence[Point], base: Config[Any], axes: Sequence[Axis]) -> list[Point]:
-    """The same runs, each with its folder; those that are there already under the names that they have."""
-    with folders.working_in(folder):
-        here = common(base, axes)
-        fitting = fitted(folder, runs, here, base)
-        prepare(folder, [point.unit for point in fitting])
-        write_common(folder, here)
-    return fitting
 
 
 def read(name: str, rest: list[str]) -> tuple[Sweep[Any], list[Axis]]:

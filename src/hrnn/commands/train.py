@@ -16,7 +16,7 @@ from hrnn.errors import DONE, EXPECTED, DivergedError, failure_code, stop_code
 from hrnn.limits import above, at_least, option
 from hrnn.metrics import Metrics
 from hrnn.parallel import LONGEST, TIMEOUT, Group, join
-from hrnn.tasks import Task, name_of, task_named
+from hrnn.tasks import name_of, task_named
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT
 from hrnn.training.display import suitable_display
 from hrnn.training.loop import Outcome, start
@@ -57,11 +57,11 @@ def main(arguments: Sequence[str]) -> int:
         print(usage("train"))
         return DONE
     kind = task_named(name)
-    options: Train[Any] = parse(_train_type(kind), full_command("train", name), rest, help_text(kind))
+    train_type: type[Train[Any]] = Train[kind]  # type: ignore[valid-type]
+    options = parse(train_type, full_command("train", name), rest, help_text(kind))
     config = Config(options.task, options.model, options.learning, options.budget, options.runtime)
-    short = name_of(options.task).rpartition(":")[2].lower()
-    folder = options.place.run or Path("runs") / f"{short}-{config.model.model}-{config.upkeep.seed}"
-    place = options.place
+    place, short = options.place, name_of(options.task).rpartition(":")[2].lower()
+    folder = place.run or Path("runs") / f"{short}-{config.model.model}-{config.upkeep.seed}"
     require_folder(folder, "--run")
 
     def work(group: Group) -> Outcome:
@@ -69,12 +69,6 @@ def main(arguments: Sequence[str]) -> int:
         return start(config, folder, overwrite=place.overwrite, group=group, minutes=place.minutes, display=display)
 
     return run_and_report(folder, place.json, place.timeout, work)
-
-
-def _train_type(kind: type[Task]) -> type[Train[Any]]:
-    """The options of a run of this task; its docstring heads the help text."""
-    found: type[Train[Any]] = Train[kind]  # type: ignore[valid-type]
-    return found
 
 
 def run_and_report(folder: Path, as_json: bool, timeout: float, work: Callable[[Group], Outcome]) -> int:

@@ -97,12 +97,9 @@ class Early:
 
 def score_of(config: Config[Any], record: dict[str, Any]) -> Score | None:
     """What a record says of how good the run is."""
-    value = config.task.standing(record) if record["kind"] in ("validation", "update") else None
-    return (
-        None
-        if value is None
-        else Score("validation" if record["kind"] == "validation" else "training", value, record["update"])
-    )
+    kind = {"validation": "validation", "update": "training"}.get(record["kind"])
+    value = config.task.standing(record) if kind else None
+    return Score(kind, value, record["update"]) if kind and value is not None else None
 
 
 def losing(own: Sequence[float], others: Sequence[float], *, higher_is_better: bool) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 import os
 import random
 import re
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -92,11 +91,9 @@ def points(base: Config[Any], axes: Sequence[Axis], sample: int | None = None, s
         raise UserError(f"the grid has {(sample or total) * repeats:,} runs; give fewer values, or --random for some of them")
     chosen = range(total) if sample is None else sampled(total, sample, seed)
     grid = []
-    for number in chosen:
-        setting = _setting(settings, number)
-        for values in itertools.product(*(axis.values for axis in seeds)):
-            every = setting | {axis.name: value for axis, value in zip(seeds, values, strict=True)}
-            grid.append(_point(base, axes, {axis.name: every[axis.name] for axis in axes}))
+    for number in (setting * repeats + place for setting in chosen for place in range(repeats)):
+        values = _combination([*settings, *seeds], number)
+        grid.append(_point(base, axes, {axis.name: values[axis.name] for axis in axes}))
     _check_different(grid)
     return grid
 
@@ -110,7 +107,7 @@ def sampled(total: int, count: int, seed: int) -> list[int]:
     return list(numbers)
 
 
-def _setting(axes: Sequence[Axis], number: int) -> dict[str, Any]:
+def _combination(axes: Sequence[Axis], number: int) -> dict[str, Any]:
     """The combination of this number; the last option varies fastest."""
     values = {}
     for axis in reversed(axes):
@@ -133,11 +130,8 @@ def _point(base: Config[Any], axes: Sequence[Axis], values: dict[str, Any]) -> P
 
 def name_of(values: dict[str, Any]) -> str:
     """A folder's name that says what is special about a run: learning-rate=0.001,hidden-sizes=64-64,seed=0."""
-    return ",".join(f"{option}={_slug(value)}" for option, value in values.items())
-
-
-def _slug(value: Any) -> str:
-    return re.sub(r"[^\w.+-]+", "-", shown(value))[-NAME_LENGTH:]
+    slugs = {option: re.sub(r"[^\w.+-]+", "-", shown(value)) for option, value in values.items()}
+    return ",".join(f"{option}={slug[-NAME_LENGTH:]}" for option, slug in slugs.items())
 
 
 def shown(value: Any) -> str:
@@ -170,7 +164,7 @@ def fitted(folder: Path, grid: Sequence[Point], here: dict[str, Any], base: Conf
 
     A folder with runs that are no sweep, or with a sweep that differs in an option that neither varies, is refused.
     """
-    there = {path.parent: path for path in sorted(folder.rglob(folders.CONFIG))}
+    there = [path.parent for path in sorted(folder.rglob(folders.CONFIG))]
     wanted = {folder / point.unit.name for point in grid}
     before = read_common(folder)
     if before is None:
@@ -182,11 +176,8 @@ def fitted(folder: Path, grid: Sequence[Point], here: dict[str, Any], base: Conf
     if difference := in_words(before["options"], here["options"], varied):
         raise UserError(f"{folder} holds a sweep with other options ({difference}); give another --folder")
     names = {json.dumps(folders.read_entries(place), sort_keys=True): str(place.relative_to(folder)) for place in there}
-    return [_renamed(point, names.get(json.dumps(to_json(point.unit.config), sort_keys=True))) for point in grid]
-
-
-def _renamed(point: Point, name: str | None) -> Point:
-    return point if name is None else replace(point, unit=replace(point.unit, name=name))
+    known = [names.get(json.dumps(to_json(point.unit.config), sort_keys=True), point.unit.name) for point in grid]
+    return [replace(point, unit=replace(point.unit, name=name)) for point, name in zip(grid, known, strict=True)]
 
 
 def read_common(folder: Path) -> dict[str, Any] | None:
@@ -211,10 +202,9 @@ def write_common(folder: Path, here: dict[str, Any]) -> None:
     write_atomically(folder / SWEEP, json.dumps({**here, "over": over}, indent=2).encode() + b"\n")
 
 
-def rows(grid: Sequence[Point]) -> Iterator[tuple[dict[str, Any], list[Point]]]:
-    """The settings of a grid, each with its runs, in the order of the grid."""
+def rows(grid: Sequence[Point]) -> list[list[Point]]:
+    """The runs of every setting of a grid, in the order of the grid."""
     groups: dict[str, list[Point]] = {}
     for point in grid:
         groups.setdefault(name_of(point.setting), []).append(point)
-    for group in groups.values():
-        yield group[0].setting, group
+    return list(groups.values())

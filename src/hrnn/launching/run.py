@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import hrnn.training.folder as folders
 from hrnn.launching.processes import processes
 from hrnn.launching.progress import ProgressTable
-from hrnn.launching.units import Ending, Engine, Unit, Watcher, go_on, prepare, stopped_early
+from hrnn.launching.units import EARLY, Ending, Engine, Unit, Watcher, prepare, stopped_early
 
 
 def run(
@@ -31,10 +32,8 @@ def run(
         if leave_stopped:
             missing = [unit for unit in missing if stopped_early(folder / unit.name) is None]
         for unit in missing:
-            go_on(folder / unit.name)
+            (folder / unit.name / EARLY).unlink(missing_ok=True)
         if not missing:
             return Ending()
-        if watcher is not None:
-            return (engine or processes())(folder, missing, watcher)
-        with ProgressTable(folder, units) as table:
-            return (engine or processes())(folder, missing, table)
+        with ProgressTable(folder, units) if watcher is None else nullcontext(watcher) as told:
+            return (engine or processes())(folder, missing, told)

@@ -89,8 +89,3 @@ def stopped_early(place: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise UserError(f"{place / EARLY} cannot be read ({error}); remove it to let the run go on") from None
     return None if (place / folders.RESULT).exists() else why
-
-
-def go_on(place: Path) -> None:
-    """Forget that a unit was stopped early."""
-    (place / EARLY).unlink(missing_ok=True)

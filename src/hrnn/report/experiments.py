@@ -27,8 +27,10 @@ AT_LEAST = "≥ the budget ended the run, not a length that it failed at"
 
 
 def write(request: Request) -> list[Table]:
-    """Page, data and figure of everything in the folder; returns the table and the verdicts."""
+    """Page, data and figure of everything in the folder; returns the table and the verdicts, or nothing where no run is."""
     runs = collect(request)
+    if not runs:  # the search for beta failed
+        return []
     entries = entries_of(request, runs)
     write_atomically(request.folder / "table.json", json.dumps(entries, indent=1).encode() + b"\n")
     write_atomically(request.folder / "table.md", page(entries).encode())
@@ -134,8 +136,6 @@ def _search(request: Request) -> Entries:
 
 def settings(rows: Sequence[Entries]) -> str:
     """What the rows share, in a line."""
-    if not rows:
-        return ""
     parts = []
     for name, words in (("hidden_sizes", "units"), ("periods", "period"), ("window", "window"), ("betas", "beta")):
         values = {json.dumps(row["config"]["model"][name]) for row in rows if name != "betas" or row["local_loss"]}
@@ -173,8 +173,7 @@ def run_text(run: Entries, digits: int) -> str:
     if run["value"] is None:
         return "-"
     whole = float(run["value"]).is_integer() and digits <= 1
-    text = f"{run['value']:,.0f}" if whole else number(run["value"], digits)
-    return ("≥" if run["at_least"] else "") + text + ("†" if run["again"] else "")
+    return ("≥" if run["at_least"] else "") + number(run["value"], 0 if whole else digits) + ("†" if run["again"] else "")
 
 
 def table_of(entries: Entries) -> Table:
@@ -207,12 +206,10 @@ def table_of(entries: Entries) -> Table:
 def notes(entries: Entries) -> list[str]:
     """What the signs in the table mean, which seeds were run, and what failed."""
     seeds = {tuple(row["seeds"]) for row in entries["rows"]}
-    listed = " ".join(map(str, next(iter(seeds)))) if len(seeds) == 1 else ""
-    lines = [f"Mean ± population standard deviation over the runs; every run in the order of its seed ({listed})."]
-    if not listed:
-        by_row = "; ".join(f"{row['title']}: {' '.join(map(str, row['seeds']))}" for row in entries["rows"])
-        lines = [f"Mean ± population standard deviation over the runs; seeds of every run: {by_row}."]
-    lines.append(f"{COLUMNS}.")
+    by_row = "; ".join(f"{row['title']}: {' '.join(map(str, row['seeds']))}" for row in entries["rows"])
+    shared = f"every run in the order of its seed ({' '.join(map(str, min(seeds)))})"
+    which = shared if len(seeds) == 1 else f"seeds of every run: {by_row}"
+    lines = [f"Mean ± population standard deviation over the runs; {which}.", f"{COLUMNS}."]
     runs = [run for row in entries["rows"] for cell in row["cells"].values() for run in cell["runs"]]
     lines += [f"{AT_LEAST}."] if any(run["at_least"] for run in runs) else []
     lines += [f"{AGAIN}."] if any(run["again"] for run in runs) else []
@@ -237,7 +234,9 @@ def page(entries: Entries) -> str:
         verdicts = [[one["sentence"], f"**{one['verdict']}**", one["rule"]] for one in entries["expectations"]]
         heads = ["expectation", "verdict", "rule, written down before the runs"]
         parts += ["## What was expected", Table(heads, verdicts).markdown()]
-    parts.append("\n".join(f"- {words}" for words in sorted({_environment(one, entries) for one in entries["environments"]})))
+    words = "{date}, hrnn {hrnn}, torch {torch}, Python {python}, {processor}, {cores} cores, {system}"
+    where = {words.format(**one, hrnn=entries["hrnn"]) for one in entries["environments"]}
+    parts.append("\n".join(f"- {one}" for one in sorted(where)))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -248,13 +247,6 @@ def _search_text(search: Entries) -> str:
         cells = [", ".join("-" if value is None else f"{value:g}" for value in values) for values in betas.values()]
         lines.append([row, *cells, f"{search['chosen'][row]:g}" if row in search["chosen"] else ""])
     return f"By beta, {search['quantity']} of seeds that are not reported above.\n\n{Table(heads, lines).markdown()}"
-
-
-def _environment(one: Entries, entries: Entries) -> str:
-    return (
-        f"{one['date']}, hrnn {entries['hrnn']}, torch {one['torch']}, Python {one['python']}, {one['processor']}, "
-        f"{one['cores']} cores, {one['system']}"
-    )
 
 
 def verdicts_of(entries: Entries) -> Table:

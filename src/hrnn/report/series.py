@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -138,8 +137,5 @@ def _setting(run: Described, options: Sequence[str]) -> str:
     """The values of those options in a run, as one would write them on the command line."""
     sections = [entries for entries in run.entries.values() if isinstance(entries, dict)]
     values = {name: value for section in sections for name, value in section.items()}
-    return ", ".join(f"{option} {_shown(values.get(option.replace('-', '_')))}" for option in options)
-
-
-def _shown(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    chosen = {option: values.get(option.replace("-", "_")) for option in options}
+    return ", ".join(f"{name} {' '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in chosen.items())

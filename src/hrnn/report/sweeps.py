@@ -11,7 +11,7 @@ from hrnn.launching.grid import SEED, Point, rows, shown
 from hrnn.launching.progress import last_update
 from hrnn.launching.units import stopped_early
 from hrnn.metrics import Metric, Metrics
-from hrnn.report.table import Table, mean_and_spread, number
+from hrnn.report.table import Table, mean_and_spread
 from hrnn.training.folder import read_result
 
 # What a setting is judged by, the first of these that every finished run has. Choosing by a test would spoil the test.
@@ -25,7 +25,7 @@ def entries_of(folder: Path, points: Sequence[Point]) -> dict[str, Any]:
     finished = [numbers for numbers in values.values() if numbers]
     kind = next((kind for kind in KINDS if finished and all(kind in numbers for numbers in finished)), KINDS[1])
     metric = metric_of(points, kind)
-    made = [_row(folder, setting, group, values, kind) for setting, group in rows(points)]
+    made = [_row(folder, group, values, kind) for group in rows(points)]
     sign = -1 if metric.higher_is_better else 1
     made.sort(key=lambda row: (row["mean"] is None, 0 if row["mean"] is None else sign * row["mean"]))
     return {"metric": metric.in_result, "judged_on": kind, "higher_is_better": metric.higher_is_better, "rows": made}
@@ -49,9 +49,7 @@ def values_of(folder: Path, point: Point) -> dict[str, float]:
     return {**values, "training": last} if last is not None else values
 
 
-def _row(
-    folder: Path, setting: dict[str, Any], group: Sequence[Point], values: dict[str, dict[str, float]], kind: str
-) -> dict[str, Any]:
+def _row(folder: Path, group: Sequence[Point], values: dict[str, dict[str, float]], kind: str) -> dict[str, Any]:
     """Mean and deviation only where every seed is finished: the survivors of early stopping would flatter a setting."""
     runs = []
     for point in group:
@@ -63,7 +61,7 @@ def _row(
     numbers = [run["value"] for run in runs if run["value"] is not None]
     whole = len(numbers) == len(runs)
     return {
-        "setting": {option: shown(value) for option, value in setting.items()},
+        "setting": {option: shown(value) for option, value in group[0].setting.items()},
         "mean": statistics.fmean(numbers) if whole else None,
         "std": statistics.pstdev(numbers) if whole else None,
         "runs": runs,
@@ -76,14 +74,10 @@ def table_of(entries: dict[str, Any], metric: Metric) -> Table:
     lines = []
     for row in entries["rows"]:
         runs = ", ".join(_value(run, metric) for run in row["runs"])
-        lines.append([*row["setting"].values(), _mean(row, metric.digits), runs])
+        spread = row["std"] if len(row["runs"]) > 1 else None
+        mean = "" if row["mean"] is None else mean_and_spread(row["mean"], spread, metric.digits)
+        lines.append([*row["setting"].values(), mean, runs])
     return Table(heads, lines, words=heads, notes=[NOTE])
-
-
-def _mean(row: dict[str, Any], digits: int) -> str:
-    if row["mean"] is None:
-        return ""
-    return mean_and_spread(row["mean"], row["std"], digits) if len(row["runs"]) > 1 else number(row["mean"], digits)
 
 
 def _value(run: dict[str, Any], metric: Metric) -> str:

@@ -43,5 +43,6 @@ def number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
-def mean_and_spread(mean: float, spread: float, digits: int) -> str:
-    return f"{number(mean, digits)} ± {number(spread, digits)}"
+def mean_and_spread(mean: float, spread: float | None, digits: int) -> str:
+    """spread: None of a single run"""
+    return number(mean, digits) + ("" if spread is None else f" ± {number(spread, digits)}")

@@ -1,4 +1,4 @@
-"""The recipes: one function per row of the tables, from a profile to a run; seed, data and scale are added by `complete`.
+"""The recipes: one function per row of the tables, from a profile to a run; `complete` adds seed, data, scale and runtime.
 
 "paper": the paper's settings. Budgets, and patience where there is a curriculum, are ours: the paper gives none but for Penn
 TreeBank. "desk": the same structure in minutes. Every setting that was tried for it is in docs/paper.md. All rows of an
@@ -20,7 +20,6 @@ Profile = Literal["desk", "paper"]
 Recipe = Callable[[Profile], Config[Any]]
 Change = Callable[[Config[Any]], Config[Any]]
 
-UPKEEP = Runtime(threads=1, journal_every=25, tensorboard=False, frozen_every=0)
 BETAS = (1e-3, 1e-2, 1e-1, 0.0, 1.0, 10.0, 100.0)  # the paper's grid, in its order
 NEEDLE_BETAS = (0.0, 0.1, 1.0, 10.0)
 
@@ -71,14 +70,12 @@ def copy_ours(profile: Profile) -> Config[Copy]:
             Model("ours", hidden_sizes=(256, 256), periods=(10,), window=200, betas=(1.0,)),
             Learning(batch=100, learning_rate=1e-3),
             Budget(sequences=2_000_000),
-            UPKEEP,
         )
     return Config(
         Copy(start=5, step=5, patience=1_000),
         Model("ours", hidden_sizes=(64, 64), periods=(5,), window=60, betas=(1.0,)),
         Learning(batch=50, learning_rate=3e-3),
         Budget(sequences=150_000),
-        UPKEEP,
     )
 
 
@@ -107,14 +104,12 @@ def mnist_ours(profile: Profile) -> Config[Pixels]:
             Model("ours", hidden_sizes=(256, 256), periods=(10,), window=784, betas=(0.1,)),
             Learning(batch=100, learning_rate=1e-3),
             Budget(sequences=1_100_000, validate_every=550),
-            UPKEEP,
         )
     return Config(
         Pixels(pool=2),
         Model("ours", hidden_sizes=(64, 64), periods=(14,), window=196, betas=(0.1,)),
         Learning(batch=50, learning_rate=2e-3, clip=1.0),
         Budget(sequences=80_000, validate_every=160),
-        UPKEEP,
     )
 
 
@@ -128,14 +123,12 @@ def ptb_ours(profile: Profile) -> Config[Text]:
             Model("ours", hidden_sizes=(256, 512), periods=(), window=50, betas=(0.1,)),
             Learning(batch=100, learning_rate=1e-3),
             Budget(epochs=100, stop_after=5),
-            UPKEEP,
         )
     return Config(
         Text(reach=20, unknown=False),
         Model("ours", hidden_sizes=(128, 256), periods=(), window=50, betas=(0.1,)),
         Learning(batch=100, learning_rate=2e-3),
         Budget(sequences=50_000, validate_every=100),
-        UPKEEP,
     )
 
 
@@ -155,14 +148,12 @@ def deep_both(profile: Profile) -> Config[Copy]:
             Model("ours", hidden_sizes=(64, 256, 1024), periods=(5, 5), window=1000, betas=(0.1, 1.0)),
             Learning(batch=100, learning_rate=1e-3),
             Budget(sequences=500_000),
-            UPKEEP,
         )
     return Config(
         Copy(length=24),
         Model("ours", hidden_sizes=(32, 64, 128), periods=(4, 4), window=48, betas=(0.1, 1.0)),
         Learning(batch=50, learning_rate=3e-3),
         Budget(sequences=180_000),
-        UPKEEP,
     )
 
 
@@ -176,7 +167,6 @@ def needle_ours(profile: Profile) -> Config[Needle]:
         Model("ours", hidden_sizes=(32, 64), periods=(10,), window=50, betas=(0.1,)),
         Learning(batch=50, learning_rate=3e-3, clip=1.0),
         Budget(sequences=120_000, validate_every=120),
-        UPKEEP,
     )
 
 
@@ -187,7 +177,6 @@ def needle_over(steps: int, levels: int, sequences: int, validate_every: int) ->
         Model("ours", hidden_sizes=(32, *[64] * (levels - 1)), periods=(10,) * (levels - 1), window=steps, betas=(0.1,)),
         Learning(batch=10, learning_rate=3e-3, clip=1.0),
         Budget(sequences=sequences, validate_every=validate_every),
-        UPKEEP,
     )
 
 
@@ -196,7 +185,7 @@ needle_1e4 = needle_over(10_000, levels=4, sequences=600, validate_every=10)
 needle_1e5 = needle_over(100_000, levels=5, sequences=60, validate_every=2)
 
 
-def complete(config: Config[TaskT], seed: int, data: Path | None, scale: float = 1.0) -> Config[TaskT]:
+def complete(config: Config[TaskT], seed: int, data: Path | None, scale: float = 1.0, journal_every: int = 25) -> Config[TaskT]:
     """The run of a recipe for a seed, its data in the folders `data`/mnist and `data`/ptb, its budget times `scale`.
 
     Patience is not scaled: how long a length may take says nothing of how many there is time for.
@@ -206,7 +195,8 @@ def complete(config: Config[TaskT], seed: int, data: Path | None, scale: float =
         task = replace(task, data=_folder(data, "mnist"))
     elif isinstance(task, Text):
         task = replace(task, data=(_folder(data, "ptb"),))
-    config = replace(config, task=task, upkeep=replace(config.upkeep, seed=seed))
+    runtime = Runtime(seed, threads=1, journal_every=journal_every, tensorboard=False, frozen_every=0)
+    config = replace(config, task=task, upkeep=runtime)
     return resolved(config if scale == 1 else replace(config, budget=scaled(config.budget, config.learning.batch, scale)))
 
 

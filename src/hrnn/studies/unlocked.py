@@ -11,7 +11,7 @@ import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from hrnn.launching.units import Ending, Engine, Unit
 from hrnn.metrics import Metric, Metrics
 from hrnn.studies.experiment import Experiment, Row
 from hrnn.studies.plan import Request, run_missing
-from hrnn.studies.recipes import UPKEEP, Profile, complete
+from hrnn.studies.recipes import Profile, complete
 from hrnn.tasks import Copy, Pixels, Text
 from hrnn.training.config import Budget, Config, Learning, Model, from_json
 from hrnn.training.network import unrolled
@@ -30,28 +30,24 @@ TUNING_SEED = 100
 LENGTH = 30  # the target of the copy task
 Point = dict[str, float]  # sequences, moves (of the lowest level), minutes (of CPU), value
 
-UPKEEP_20 = replace(UPKEEP, journal_every=20)
 TASKS: dict[str, Config[Any]] = {
     "copy": Config(
         Copy(start=5, step=5, until=LENGTH),
         Model("ours", hidden_sizes=(64, 64), periods=(5,), window=60, betas=(1.0,)),
         Learning(batch=50),
         Budget(sequences=200_000),
-        UPKEEP_20,
     ),
     "pixels": Config(  # 7 x 7, one segment per row of the image
         Pixels(pool=4),
         Model("ours", hidden_sizes=(64, 64), periods=(7,), window=49, betas=(0.1,)),
         Learning(batch=100),
         Budget(sequences=55_000, validate_every=110),
-        UPKEEP_20,
     ),
     "text": Config(
         Text(boundaries=(), unknown=False),
         Model("ours", hidden_sizes=(64, 128), periods=(10,), window=500, betas=(0.1,)),
         Learning(batch=50),
         Budget(sequences=8_000, validate_every=20),
-        UPKEEP_20,
     ),
 }
 
@@ -85,19 +81,14 @@ METHODS = (
 
 def recipe(task: str, method: Method, profile: Profile) -> Config[Any]:
     base = TASKS[task]
-    batch, budget, every = base.learning.batch, base.budget, base.upkeep.journal_every
+    batch, budget = base.learning.batch, base.budget
     if task == "text" and method.model == "mr-hrnn":  # as many characters, in windows of 110
         budget = replace(budget, sequences=36_363, validate_every=90)
     if method.small:
         validate = None if budget.validate_every is None else 2 * budget.validate_every
-        batch, budget, every = batch // 2, replace(budget, validate_every=validate), 2 * every
-    return Config(
-        base.task,
-        replace(base.model, model=method.model, indices=method.indices),
-        replace(base.learning, batch=batch, update=method.update),
-        budget,
-        replace(base.upkeep, journal_every=every),
-    )
+        batch, budget = batch // 2, replace(budget, validate_every=validate)
+    model = replace(base.model, model=method.model, indices=method.indices)
+    return Config(base.task, model, replace(base.learning, batch=batch, update=method.update), budget)
 
 
 # Long windows of text are for the question whether one update per window is enough; the rest is asked of the others.
@@ -142,7 +133,8 @@ def name_of(row: Row, rate: float, seed: int) -> str:
 def unit(request: Request, row: Row, rate: float, seed: int) -> Unit:
     config = row.recipe(request.profile)
     config = replace(config, learning=replace(config.learning, learning_rate=rate))
-    return Unit(name_of(row, rate, seed), complete(config, seed, request.data, request.scale))
+    every = 20 * TASKS[row.name.partition("/")[0]].learning.batch // config.learning.batch  # sequences of 20 full batches
+    return Unit(name_of(row, rate, seed), complete(config, seed, request.data, request.scale, every))
 
 
 def judged_by(task: str) -> Metric:
@@ -152,12 +144,6 @@ def judged_by(task: str) -> Metric:
 
 def points(folder: Path, name: str) -> list[Point]:
     """A run as points; none of one that failed or was not run."""
-    path = results.path_of(folder, name)
-    return _points(folder, name, path.stat().st_mtime_ns) if path.exists() else []
-
-
-@lru_cache(maxsize=256)  # every table and figure asks for all of them
-def _points(folder: Path, name: str, written: int) -> list[Point]:
     stored = results.stored(folder, name)
     if stored is None or stored.failure:
         return []
