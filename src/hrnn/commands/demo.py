@@ -11,7 +11,8 @@ from hrnn.launching.processes import processes
 from hrnn.launching.progress import last_update
 from hrnn.launching.run import run
 from hrnn.limits import at_least, option
-from hrnn.report.curves import draw
+from hrnn.report.curves import figure_of
+from hrnn.report.figure import save
 from hrnn.report.series import load
 from hrnn.report.table import Table
 from hrnn.studies.demo import DEMO, LONG, OURS, measured_bytes, units, vectors
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     if not ending.interrupted and not ending.failures:
         console().print(table(options.folder).terminal())
         picture = options.folder / "curves.png"
-        draw(load([options.folder / row.name for row in DEMO.rows])[0], picture)
+        save(figure_of(load([options.folder / row.name for row in DEMO.rows])[0]), [picture])
         console().print(f"Curves: {picture}. Runs: {options.folder}; hrnn runs {options.folder} lists them.")
     return ended(ending, options.folder)
 

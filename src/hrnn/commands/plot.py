@@ -12,8 +12,8 @@ import tyro
 
 from hrnn.commands.options import parse
 from hrnn.errors import UserError
-from hrnn.report.curves import draw
-from hrnn.report.figure import check_output
+from hrnn.report.curves import figure_of
+from hrnn.report.figure import save
 from hrnn.report.series import load
 
 
@@ -38,7 +38,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Plot, "plot", arguments)
     if not options.runs:
         raise UserError("which runs? Name their folders: hrnn plot runs/copy-ours-0")
-    check_output(options.output)
+    if options.output.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise UserError(f"--output is {options.output}; give a name that ends with .png, .svg or .pdf")
     series, skipped = load(options.runs)
     files = [path.name for path in skipped if path.is_file()]  # beside the runs of a sweep, where the shell names everything
     if len(skipped) == 1 and not series:
@@ -50,6 +51,6 @@ def main(arguments: Sequence[str]) -> int:
         print(f"skipped what is not a run: {', '.join(files)}", file=sys.stderr)
     if not series:
         raise UserError("none of these can be drawn")
-    draw(series, options.output, options.x)
+    save(figure_of(series, options.x), [options.output])
     print(options.output)
     return 0

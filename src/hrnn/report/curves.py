@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from hrnn.metrics import LOSS, Metric, Metrics
-from hrnn.report.figure import check_output, empty, finish, fit_legend, mark, plot, save, style_of, styled
+from hrnn.report.figure import empty, finish, fit_legend, mark, plot, style_of, styled
 from hrnn.report.series import Series
 from hrnn.report.summary import number
 
@@ -35,14 +34,9 @@ def metrics_of(series: Sequence[Series]) -> Metrics:
     return series[0].runs[0].described.metrics
 
 
-def draw(series: Sequence[Series], path: Path, x: str = "updates") -> None:
-    """One line per series and panel; PNG, SVG or PDF by the name of the file."""
-    check_output(path)
-    save(figure_of(series, x), [path])
-
-
 @styled
 def figure_of(series: Sequence[Series], x: str = "updates") -> Figure:
+    """One line per series and panel."""
     entry, words = X_AXES[x]
     metrics, chosen = metrics_of(series), panels(series)
     figure, grid = empty(3.6 * len(chosen), 3.3, columns=len(chosen))

@@ -24,15 +24,9 @@ Line = tuple[NDArray[np.float64], NDArray[np.float64]]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ((), (5, 1.5), (2, 1.2), (6, 1.5, 1.5, 1.5), (1, 1), (8, 2), (3, 1, 1, 1))
 STYLE: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hrnn"}
-KINDS = (".png", ".svg", ".pdf")
 LEGEND_ROWS, ROW_INCHES, LABEL_LENGTHS = 12, 0.18, (60, 48, 36, 24)
 
 styled = matplotlib.rc_context(STYLE)  # a decorator of functions that make a figure
-
-
-def check_output(path: Path) -> None:
-    if path.suffix.lower() not in KINDS:
-        raise UserError(f"--output is {path}; give a name that ends with .png, .svg or .pdf")
 
 
 def style_of(place: int) -> dict[str, Any]:
