@@ -45,12 +45,14 @@ class AutogradLevel(Level):
         self.state = state.cells[level]
         self.history = state.history[level].clone() if level < len(state.history) else None
         self.weights: Weights | None = None  # with them ticks run as blocks, without them one by one
-        self.everyone = torch.arange(state.batch, device=state.row.device)
         self._wide = Wide(cell)
 
     @property
     def hidden(self) -> Tensor:
         return self.state[0]
+
+    def _columns(self, rows: Tensor | None) -> Tensor:
+        return torch.arange(len(self.row), device=self.row.device) if rows is None else rows
 
     def run(self, inputs: Tensor | None, ticks: Ticks) -> Tensor:
         assert inputs is not None
@@ -88,8 +90,7 @@ class AutogradLevel(Level):
         if isinstance(ticks.place, int):
             self.history[ticks.place : ticks.place + len(inputs)] = inputs
         else:
-            rows = self.everyone if ticks.rows is None else ticks.rows
-            self.history[ticks.place % self.history.shape[0], rows] = inputs[0]
+            self.history[ticks.place % self.history.shape[0], self._columns(ticks.rows)] = inputs[0]
 
     def end(self, moment: Moment) -> None:
         if self.listener is not None and self.history is not None and (ending := moment.ending(self.level)) is not None:
@@ -98,7 +99,7 @@ class AutogradLevel(Level):
     def _ended(self, ending: Ending, history: Tensor) -> Ended:
         rows, ordinal, ticks, span = ending
         summary, row = (self.hidden, self.row) if rows is None else (self.hidden[rows], self.row[rows])
-        columns = self.everyone if rows is None else rows
+        columns = self._columns(rows)
         return Ended(self.level, summary, row, ordinal, ticks, span, lambda i: history[(ticks - i) % history.shape[0], columns])
 
 
@@ -106,11 +107,16 @@ class Forward:
     """A forward pass that can be fed in chunks. `listener` is told of every segment below the top that ends."""
 
     def __init__(self, cells: Sequence[Cell], periods: Sequence[Period], state: State, listener: Listener | None = None):
-        self.cells, self.periods, self.row, self.clock = cells, periods, state.row, state.clock
+        self.cells, self.periods, self.row, self._start = cells, periods, state.row, state.clock
         self.levels = [AutogradLevel(level, cell, state, listener) for level, cell in enumerate(cells)]
         self.behind = Behind()
         self.schedule: InPhase | RowByRow | None = None  # of the last chunk
         self.steps = 0
+
+    @property
+    def clock(self) -> Clock:
+        """After all chunks so far."""
+        return self._start if self.schedule is None else self.schedule.clock
 
     def feed(self, x: Tensor, boundaries: Tensor | None, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
         """Checked inputs of n steps to the lowest level's hidden states (n, batch, hidden)."""
@@ -126,7 +132,6 @@ class Forward:
             self._prepare(True)
         self.schedule = InPhase(self.periods, self.clock)
         outputs = [hidden for _, hidden in walk(self.schedule.moments(x.shape[0]), self.levels, x) if hidden is not None]
-        self.clock = self.schedule.clock
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
     def _row_by_row(self, x: Tensor, boundaries: Tensor | None, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
@@ -144,7 +149,6 @@ class Forward:
             learned=[not isinstance(cell, BuiltinCell) for cell in self.cells],
         )
         output = torch.stack([self.levels[0].hidden for _ in walk(plan.moments(), self.levels, x)])
-        self.clock = plan.clock
         return output if plan.valid is None else output.masked_fill(~plan.valid[..., None], 0.0)
 
     def _prepare(self, blocks: bool) -> None:
