@@ -25,6 +25,7 @@ from statistics import median
 from benchmarks.configurations import CONFIGURATIONS, INFERENCE, OWN, ROOT
 
 SLOWER = 1.03
+STARTS = 4  # of fresh processes: two of the same code can differ by several percent, each as long as it lives
 LEFT_OUT = ("three-levels", "characters-1000")  # for memory only; the same code as characters-50
 
 
@@ -107,18 +108,19 @@ def interval(values: list[float]) -> tuple[float, float]:
 
 def compared(here: Path, there: Path, name: str, method: str, seconds: float) -> dict[str, object]:
     """The row of one configuration and method."""
-    sides = Side(here, name, method), Side(there, name, method)
-    assert sides[0].library != sides[1].library
     pairs: list[tuple[float, float]] = []
-    until = time.monotonic() + seconds
-    while time.monotonic() < until or len(pairs) < 6:
-        if len(pairs) % 2:
-            second = sides[1].seconds()
-            pairs.append((sides[0].seconds(), second))
-        else:
-            pairs.append((sides[0].seconds(), sides[1].seconds()))
-    for one in sides:
-        one.close()
+    for _ in range(STARTS):
+        sides = Side(here, name, method), Side(there, name, method)
+        assert sides[0].library != sides[1].library
+        until, enough = time.monotonic() + seconds / STARTS, len(pairs) + 2
+        while time.monotonic() < until or len(pairs) < enough:
+            if len(pairs) % 2:
+                second = sides[1].seconds()
+                pairs.append((sides[0].seconds(), second))
+            else:
+                pairs.append((sides[0].seconds(), sides[1].seconds()))
+        for one in sides:
+            one.close()
     ratios = [a / b for a, b in pairs]
     low, high = interval(ratios)
     return {
