@@ -113,33 +113,31 @@ class Forward:
         self.schedule: InPhase | RowByRow | None = None  # of the last chunk
         self.steps = 0
 
-    @property
-    def clock(self) -> Clock:
-        """After all chunks so far."""
-        return self._start if self.schedule is None else self.schedule.clock
-
     def feed(self, x: Tensor, boundaries: Tensor | None, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
         """Checked inputs of n steps to the lowest level's hidden states (n, batch, hidden)."""
         if self.cells[0].tokens:
             x = x.long()  # whole numbers of any dtype, e.g. bytes, are tokens
-        together = lengths is None and reset is None and in_phase(self.cells, self.periods, self.clock)
-        output = self._in_phase(x) if together else self._row_by_row(x, boundaries, lengths, reset)
+        clock = self._start if self.schedule is None else self.schedule.clock
+        together = lengths is None and reset is None and in_phase(self.cells, self.periods, clock)
+        output = self._in_phase(x, clock) if together else self._row_by_row(x, clock, boundaries, lengths, reset)
         self.steps += x.shape[0]
         return output
 
-    def _in_phase(self, x: Tensor) -> Tensor:
+    def _in_phase(self, x: Tensor, clock: Clock) -> Tensor:
         if x.shape[0] > _FEW and self.levels[0].weights is None:
             self._prepare(True)
-        self.schedule = InPhase(self.periods, self.clock)
+        self.schedule = InPhase(self.periods, clock)
         outputs = [hidden for _, hidden in walk(self.schedule.moments(x.shape[0]), self.levels, x) if hidden is not None]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-    def _row_by_row(self, x: Tensor, boundaries: Tensor | None, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
+    def _row_by_row(
+        self, x: Tensor, clock: Clock, boundaries: Tensor | None, lengths: Tensor | None, reset: Tensor | None
+    ) -> Tensor:
         steps = x.shape[0]
         self._prepare(False)
         self.schedule = plan = RowByRow(
             self.periods,
-            self.clock,
+            clock,
             steps,
             boundaries=None if boundaries is None else boundaries[:steps],
             following=self.behind.after(boundaries, lengths, steps),

@@ -7,7 +7,6 @@ round. The end of the window completes everything.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -166,7 +165,7 @@ class Rounds:
             pass
         self._task(part, added[0], lowest)
         for level in range(self.top):
-            self._local_losses(level, plan.levels[level], added[level])
+            self._local_losses(level, plan, added[level])
         self.steps += steps
         if self.phase is not None:
             for _ in self.phase.moments(steps):
@@ -186,12 +185,12 @@ class Rounds:
         if gradient is not None:
             tape.d_output[at] = gradient.flatten(0, 1) if lowest.all_rows else gradient[lowest.steps, lowest.rows]
 
-    def _local_losses(self, level: int, steps: LevelSteps, at: slice) -> None:
+    def _local_losses(self, level: int, plan: RowByRow, at: slice) -> None:
         """Of the segments of a level that are known to have ended in a round, whose records are `at`."""
-        tape = self.tapes[level]
+        tape, steps = self.tapes[level], plan.levels[level]
         if self.advance[level]:
             which = (steps.place == reach_of(self.periods[level]) - 1).nonzero()[:, 0]
-            span = torch.full_like(which, math.prod(reach_of(p) for p in self.periods[: level + 1]))
+            span = torch.full_like(which, plan.steps_of_segment(level))
             self._local_loss(level, steps.rows[which], which + at.start, steps.ordinal[which], span)
         elif steps.before is not None:
             which = steps.before.ended.nonzero()[:, 0]
