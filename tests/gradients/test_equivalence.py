@@ -36,6 +36,7 @@ class Case:
     masked: bool
     chunks: int
     round_steps: int | None
+    segments_at_once: int | None
 
 
 @st.composite
@@ -63,6 +64,7 @@ def cases(draw):
         masked=draw(st.booleans()),
         chunks=draw(st.integers(0, 3)),
         round_steps=draw(st.sampled_from([None, 1, 3, 7])),
+        segments_at_once=draw(st.sampled_from([None, 1, 2])),
     )
 
 
@@ -122,7 +124,7 @@ def run_case(case: Case, restricted: bool) -> Counter[str]:
         return F.cross_entropy(head(output).flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
 
     oracle = Oracle(model, case.batch, restricted)
-    method = hrnn.Restricted(round_steps=case.round_steps) if restricted else hrnn.Full()
+    method = hrnn.Restricted(case.round_steps, case.segments_at_once) if restricted else hrnn.Full()
     state, parameters = None, [*model.parameters(), *head.parameters()]
     for steps in case.windows:
         shape = (steps, case.batch)

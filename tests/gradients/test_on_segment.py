@@ -30,7 +30,7 @@ def test_on_segment_order_where_rows_are_in_phase():
             early.append({p: g.clone() for p, g in event.gradients().items()})
 
     options = {"loss": squares, "betas": [0.5, 0.2], "weight": 1 / 18, "local_weight": 1 / 18}
-    hrnn.Restricted().backward(model, x, y, on_segment=listen, generator=seeded(), **options)
+    hrnn.Restricted(segments_at_once=1).backward(model, x, y, on_segment=listen, generator=seeded(), **options)
     assert told == [(0, 2), (0, 4), (1, 4), (0, 6), (0, 8), (1, 8), (0, 9), (1, 9), (2, 9)]
     model.zero_grad()
     hrnn.Restricted().backward(model, x[:2], y[:2], generator=seeded(), **options)

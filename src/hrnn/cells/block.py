@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -20,58 +21,99 @@ BACKWARD_TICKS = 16  # how many ticks are differentiated at once: bounds the tem
 
 
 class Block:
-    """Buffers for up to `ticks` ticks of `rows` rows. Slot t of a state is the state *before* tick t. `reused`: the same slots
-    are run again and again, so that the views of them are worth keeping; a tick's take about 7 kB."""
+    """Buffers for up to `ticks` ticks of `rows` rows, in up to `columns` segments side by side: they run through the same slots
+    one after the other, each in rows of its own, and are differentiated together.
 
-    def __init__(self, cell: BuiltinCell, ticks: int, rows: int, inputs: Tensor | None = None, reused: bool = False):
-        new, size = cell.weight_hidden.new_empty, cell.hidden_size
-        self.cell = cell
-        self.gates = new(ticks, rows, cell.gate_blocks * size)
-        self.states = tuple(new(ticks + 1, rows, size) for _ in range(cell.state_parts))
-        self.scratch = tuple(new(ticks, rows, size) for _ in range(cell.scratch_parts))
+    Slot t of a state is the state *before* tick t. `reused`: the same slots are run again and again, so that the views of them
+    are worth keeping; a tick's take about 7 kB.
+    """
+
+    def __init__(
+        self,
+        cell: BuiltinCell,
+        ticks: int,
+        rows: int,
+        inputs: Tensor | None = None,
+        columns: int = 1,
+        reused: bool = False,
+    ):
+        self.cell, self.ticks, self.rows, self.columns = cell, ticks, rows, 0
+        size, places = cell.hidden_size, rows * columns
+        new = cell.weight_hidden.new_empty
+        self._flat_gates = new(ticks * places * cell.gate_blocks * size)
+        self._flat_states = tuple(new((ticks + 1) * places * size) for _ in range(cell.state_parts))
+        self._flat_scratch = tuple(new(ticks * places * size) for _ in range(cell.scratch_parts))
         if inputs is None:
-            shape = (ticks, rows) if cell.tokens else (ticks, rows, cell.input_size)
-            inputs = torch.empty(shape, dtype=torch.int64, device=self.gates.device) if cell.tokens else new(shape)
-        self.inputs = inputs
-        self.context: Tensor | None = None
-        self._cuts: dict[int, tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]] | None = {} if reused else None
+            kind = torch.int64 if cell.tokens else cell.weight_hidden.dtype
+            shape = (ticks * places,) if cell.tokens else (ticks * places * cell.input_size,)
+            inputs = new(shape, dtype=kind)
+        self._flat_inputs = inputs
+        self.contexts: list[Tensor] = []
+        self._reused = reused
+        self._cuts: dict[tuple[int, int, int], tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]] = {}
+        self.lay_out(1)
 
-    def set_state(self, slot: int, state: CellState | None) -> None:
+    def lay_out(self, columns: int) -> None:
+        """Cut the buffers for so many segments, whose ticks are still to come."""
+        self.contexts = []
+        if columns == self.columns:
+            return
+        self.columns, size, places = columns, self.cell.hidden_size, self.rows * columns
+
+        def cut(flat: Tensor, slots: int, *features: int) -> Tensor:
+            count = math.prod((slots, places, *features))
+            return flat.view(-1)[:count].view(slots, places, *features)
+
+        self.gates = cut(self._flat_gates, self.ticks, self.cell.gate_blocks * size)
+        self.states = tuple(cut(part, self.ticks + 1, size) for part in self._flat_states)
+        self.scratch = tuple(cut(part, self.ticks, size) for part in self._flat_scratch)
+        if self._flat_inputs.dim() > 1:  # those of a caller, as they are
+            self.inputs = self._flat_inputs
+        else:
+            self.inputs = cut(self._flat_inputs, self.ticks, *(() if self.cell.tokens else (self.cell.input_size,)))
+
+    def set_state(self, slot: int, state: CellState | None, column: int = 0) -> None:
         """Write the state before tick `slot`; None is zero."""
-        for index, part in enumerate(self.states):
+        for index, part in enumerate(self.state(slot, column)):
             if state is None:
-                part[slot].zero_()
+                part.zero_()
             else:
-                part[slot].copy_(state[index])
+                part.copy_(state[index])
 
-    def state(self, slot: int) -> CellState:
+    def state(self, slot: int, column: int = 0) -> CellState:
         """The state before tick `slot`, a view of the buffers."""
-        return tuple(part[slot] for part in self.states)
+        rows = self._rows(column)
+        return tuple(part[slot, rows] for part in self.states)
 
-    def run(self, weights: Weights, start: int, stop: int, fresh: bool, context: Tensor | None = None) -> None:
-        """Ticks start to stop. `fresh`: the state before the first is zero, so there is no recurrent product; then
-        `context` (rows, context_size) may enter."""
-        cell = self.cell
-        cell.enter(weights, self.inputs[start:stop].flatten(0, 1), self.gates[start:stop].flatten(0, 1))
+    def _rows(self, column: int) -> slice:
+        return slice(column * self.rows, (column + 1) * self.rows)
+
+    def enter(self, weights: Weights, start: int, stop: int) -> None:
+        """The inputs of ticks start to stop are known, those of all columns."""
+        self.cell.enter(weights, self.inputs[start:stop].flatten(0, 1), self.gates[start:stop].flatten(0, 1))
+
+    def run(self, weights: Weights, start: int, stop: int, fresh: bool, context: Tensor | None = None, column: int = 0) -> None:
+        """Ticks start to stop of one column, which have been entered. `fresh`: the state before the first is zero, so there is
+        no recurrent product; then `context` (rows, context_size) may enter."""
         for slot in range(start, stop):
-            cut = None if self._cuts is None else self._cuts.get(slot)
+            cut = self._cuts.get((slot, column, self.columns))
             if cut is None:
-                cut = self._cut(slot)
-                if self._cuts is not None:
-                    self._cuts[slot] = cut
+                cut = self._cut(slot, column)
+                if self._reused:
+                    self._cuts[slot, column, self.columns] = cut
             entering, recurrent, before, views = cut
             if slot > start or not fresh:
                 recurrent.addmm_(before, weights.hidden)
             elif context is not None:
                 entering.addmm_(context, weights.context)
-            cell.activate(views)
-        if fresh:
-            self.context = context
+            self.cell.activate(views)
+        if fresh and context is not None:
+            self.contexts.append(context)
 
-    def _cut(self, slot: int) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
-        cell, gates = self.cell, self.gates[slot]
-        before, after = self.state(slot), self.state(slot + 1)
-        views = cell.views(gates, before, after, tuple(part[slot] for part in self.scratch))
+    def _cut(self, slot: int, column: int) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
+        cell, rows = self.cell, self._rows(column)
+        gates, before, after = self.gates[slot, rows], self.state(slot, column), self.state(slot + 1, column)
+        views = cell.views(gates, before, after, tuple(part[slot, rows] for part in self.scratch))
         return gates[:, cell.input_columns], gates[:, cell.hidden_columns], before[0], views
 
     def backward(
@@ -86,28 +128,28 @@ class Block:
         *,
         fresh: bool,
         d_inputs: Tensor | None = None,
-        cache: dict[tuple[int, int], Any] | None = None,
+        cache: dict[tuple[int, int, int], Any] | None = None,
     ) -> None:
-        """Differentiate ticks start to stop.
+        """Differentiate ticks start to stop of all columns, whose rows stand side by side: `places` of them.
 
-        d_hidden (slots, rows, hidden): the gradient of the hidden state after each tick, from outside; overwritten.
+        d_hidden (slots, places, hidden): the gradient of the hidden state after each tick, from outside; overwritten.
         carry: the gradient of the whole state after the last tick; becomes that of the state before the first, or, where
-        that is `fresh`, its first entry that of the context.
-        workspace: (at least min(stop - start, BACKWARD_TICKS), rows, gates). d_inputs (stop - start, rows, input_size),
+        that is `fresh`, its first entry that of the contexts.
+        workspace: (at least min(stop - start, BACKWARD_TICKS), places, gates). d_inputs (stop - start, places, input_size),
         contiguous, is filled if given. cache: kept from call to call where d_hidden and workspace are always the same.
         """
-        cell, rows = self.cell, self.gates.shape[1]
+        cell, places = self.cell, self.gates.shape[1]
         for last in range(stop, start, -BACKWARD_TICKS):
             first = max(start, last - BACKWARD_TICKS)
             out, d_h = workspace[: last - first], d_hidden[first:last]
             hidden = self.states[0][first:last].flatten(0, 1)
-            views = None if cache is None else cache.get((first, last))
+            views = None if cache is None else cache.get((first, last, places))
             if views is None:
                 before = tuple(part[first:last] for part in self.states)
                 scratch = tuple(part[first:last] for part in self.scratch)
                 views = cell.backward_views(self.gates[first:last], before, scratch, out, d_h)
                 if cache is not None:
-                    cache[first, last] = views
+                    cache[first, last, places] = views
             d_h[-1].add_(carry[0])
             cell.coefficients(views)
             cell.sweep(views, weights.back_hidden, tuple(carry[1:]), None)
@@ -116,9 +158,10 @@ class Block:
             cell.add_gradients(buffers, flat, self.inputs[first:last].flatten(0, 1), None if starts else hidden)
             if starts:  # zero before the first tick: no product with it
                 if last - first > 1:
-                    cell.add_hidden_gradients(buffers, flat[rows:], hidden[rows:])
-                if self.context is not None:
-                    cell.add_context_gradients(buffers, out[0], self.context)
+                    cell.add_hidden_gradients(buffers, flat[places:], hidden[places:])
+                if self.contexts:
+                    context = self.contexts[0] if len(self.contexts) == 1 else torch.cat(self.contexts)
+                    cell.add_context_gradients(buffers, out[0], context)
                     carry[0] = torch.mm(out[0][:, cell.input_columns], weights.back_context)
             else:
                 carry[0] = cell.carry_hidden(views, weights.back_hidden)
@@ -146,6 +189,7 @@ class _Unroll(torch.autograd.Function):
         state = rest[: cell.state_parts]
         block = Block(cell, inputs.shape[0], inputs.shape[1], inputs.detach())
         block.set_state(0, None if fresh else state)
+        block.enter(weights, 0, inputs.shape[0])
         block.run(weights, 0, inputs.shape[0], fresh, None if context is None else context.detach())
         ctx.block, ctx.weights, ctx.fresh = block, weights, fresh
         ctx.save_for_backward(inputs, context, *rest[cell.state_parts :])
@@ -167,7 +211,7 @@ class _Unroll(torch.autograd.Function):
         d_parameters = [gradients[parameter] for parameter in cell.parameters()]
         d_before = [None] * cell.state_parts if fresh else carry
         rest = [None] * (len(wants) - 5 - cell.state_parts - len(d_parameters))
-        d_context = carry[0] if block.context is not None else None
+        d_context = carry[0] if block.contexts else None
         return None, None, None, d_inputs, d_context, *d_before, *d_parameters, *rest
 
 

@@ -172,11 +172,16 @@ class Mover:
         agreed = self.group.all_equal(position is not None, *(position or [0] * levels))
         return position if agreed else None
 
-    def due(self, level: int) -> bool:
-        """Called when a segment, or a round, is over: does the level move now?"""
+    def segments_left(self, level: int, most: int) -> int:
+        """How many segments a level may still run before it moves, at most `most`."""
+        every = None if self.updates is None else self.updates.every[level]
+        return most if every is None else min(most, max(1, every - self.closed[level]))
+
+    def due(self, level: int, segments: int = 1) -> bool:
+        """Called when segments, or a round, are over: does the level move now?"""
         if self.updates is None:
             return False
-        self.closed[level] += 1
+        self.closed[level] += segments
         every = self.updates.every[level]
         return every is not None and self.closed[level] >= every
 
