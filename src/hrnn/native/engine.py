@@ -32,6 +32,10 @@ class Engine:
         threads = "" if self.threads is None else f", {self.threads} thread{'s' if self.threads > 1 else ''}"
         return f"{self.name} {self.level}".strip() + threads
 
+    def entries(self) -> dict[str, str | int | None]:
+        """The same, by name."""
+        return {"name": self.name, "level": self.level, "threads": self.threads}
+
 
 def engine() -> Engine:
     """The one in use, now. Does not import torch."""
