@@ -17,9 +17,13 @@ JOBS ?= 1
 CONFIG ?=
 RESULTS := benchmarks/results
 
-$(INSTALLED): pyproject.toml constraints.txt
+# What is compiled, and what compiles it: whoever changes that installs again
+NATIVE := hatch_build.py $(wildcard src/hrnn/native/*.c src/hrnn/native/*.h src/hrnn/native/*.py)
+
+$(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/hrnn --version
 	touch $@
 
 test: $(INSTALLED)

@@ -95,7 +95,9 @@ def without_times(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def journal(run: Path) -> list[dict[str, Any]]:
-    return [without_times(json.loads(line)) for line in (run / JOURNAL).read_text().splitlines()]
+    """Without the records of processes that began or resumed it."""
+    records = [without_times(json.loads(line)) for line in (run / JOURNAL).read_text().splitlines()]
+    return [record for record in records if record["kind"] != "engine"]
 
 
 def events(run: Path) -> list[tuple[int, str, float]]:

@@ -31,6 +31,8 @@ hrnn --version
 Exit codes: 0 done, 1 failed (the loss became NaN, a process was lost), 2 something for you to fix, 130 interrupted (Ctrl-C),
 143 terminated. What nobody foresaw is one line, too; `HRNN_TRACEBACK=1` in the environment shows where it came from. Lists are
 written with spaces between their entries, the lowest level first: `--hidden-sizes 64 128`.
+`hrnn --version` also says [what computes](architecture.md#native-code); `HRNN_NATIVE=0` and `HRNN_LEVEL` in the environment
+change that.
 
 | command | what it does |
 | --- | --- |

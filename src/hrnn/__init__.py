@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from hrnn.gradients import Chunk, Full, Gradient, Restricted, Result, Updates
     from hrnn.hierarchy import HRNN, Tokens
+    from hrnn.native.engine import engine
     from hrnn.segments import Given
     from hrnn.state import State
     from hrnn.training.trained import load
@@ -31,11 +32,12 @@ _HOMES = {
     "Result": "hrnn.gradients",
     "Chunk": "hrnn.gradients",
     "Updates": "hrnn.gradients",
+    "engine": "hrnn.native.engine",
     "load": "hrnn.training.trained",
 }
 _MODULES = ("cells", "parallel", "gradients", "memory")
 
-__all__ = ["HRNN", "Chunk", "Full", "Given", "Gradient", "Restricted", "Result", "State", "Tokens", "Updates", "load"]
+__all__ = ["HRNN", "Chunk", "Full", "Given", "Gradient", "Restricted", "Result", "State", "Tokens", "Updates", "engine", "load"]
 
 
 def __getattr__(name: str) -> Any:

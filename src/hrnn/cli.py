@@ -53,7 +53,7 @@ def overview() -> str:
     examples = "\n".join(f"  {line}" for line in EXAMPLES.splitlines())
     return (
         "usage: hrnn COMMAND [OPTIONS]\n\nHierarchical recurrent networks with restricted gradients.\n\n"
-        f"commands:\n{commands}\n\nexamples:\n{examples}\n\nhrnn COMMAND --help says more; hrnn --version the version."
+        f"commands:\n{commands}\n\nexamples:\n{examples}\n\nhrnn COMMAND --help says more; hrnn --version which one it is."
     )
 
 
@@ -124,8 +124,10 @@ def chosen(arguments: list[str]) -> int:
         return DONE if arguments else MISTAKE
     if arguments[0] == "--version":
         from hrnn import __version__
+        from hrnn.native.engine import engine
 
         print(__version__)
+        print(f"engine: {engine()}")
         return DONE
     name, *rest = arguments
     if name not in COMMANDS:

@@ -1,5 +1,6 @@
 """What the command line says in one sentence instead of a traceback, and the exit codes. Imports nothing heavy."""
 
+from hrnn.native import SettingError
 from hrnn.torchrun import GroupError, LostError
 
 DONE, FAILED, MISTAKE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143  # there are no others
@@ -20,12 +21,12 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, for whoever has to clean up on the way out."""
 
 
-EXPECTED = (UserError, GroupError, DivergedError, LostError)  # what may end a command, with a sentence that says why
+EXPECTED = (UserError, SettingError, GroupError, DivergedError, LostError)  # what may end a command, in a sentence
 
 
 def failure_code(error: Exception) -> int:
     """The exit code of a command that such an error ended."""
-    return MISTAKE if isinstance(error, UserError | GroupError) else FAILED
+    return MISTAKE if isinstance(error, UserError | SettingError | GroupError) else FAILED
 
 
 def stop_code(reason: str | None) -> int:

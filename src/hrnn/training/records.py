@@ -63,6 +63,16 @@ class Tested(Written):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Began(Written):
+    """A process begins or resumes the run. engine: what it computes with, by name, level and threads; before: what computed
+    so far, in words, where that was another one, so that last bits may differ from here on."""
+
+    kind: ClassVar[str] = "engine"
+    engine: Entries
+    before: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataChanged(Written):
     """The run goes on with other data (in words), or found the same elsewhere (by the old path)."""
 

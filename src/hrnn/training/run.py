@@ -12,6 +12,7 @@ import torch
 
 import hrnn.training.network as networks
 from hrnn.errors import shortened
+from hrnn.native.engine import engine
 from hrnn.parallel import ALONE, Group
 from hrnn.state import State
 from hrnn.tasks import Batch
@@ -73,6 +74,8 @@ class Run:
         network: networks.Network | None = None,
     ):
         torch.set_num_threads(config.upkeep.threads)  # whatever started the process has set
+        self.engine = engine()
+        self.computed_by: str | None = None  # another engine, up to here
         self.config, self.folder, self.group, self.identity = config, folder, group, identity
         self.task = config.task
         self.reading = networks.reading(config, group)

@@ -26,7 +26,7 @@ from hrnn.training.formats import BEGUN_BY_1
 from hrnn.training.identity import Difference, Identity, Trust, compare_data, data_of
 from hrnn.training.journal import JOURNAL, Journal
 from hrnn.training.network import Network
-from hrnn.training.records import DataChanged
+from hrnn.training.records import Began, DataChanged
 from hrnn.training.run import Position, Run
 from hrnn.training.sizes import check, require_room
 
@@ -78,8 +78,13 @@ def begin(
     open_journal(run, lengths)
     if difference:
         run.journal.record(DataChanged(update=run.position.updates, changed=difference.changed, moved=difference.moved))
+    began = Began(update=run.position.updates, engine=run.engine.entries(), before=run.computed_by)
+    if lengths is not None:  # before a checkpoint says that it is this engine's
+        run.journal.record(began)
     if any(group.any(bool(difference), lengths is None)):  # only the first process has compared the data
         save(run)  # so that it is known from now on; and before the first update: a run always has a checkpoint
+    if lengths is None:
+        run.journal.record(began)
     if stored is not None and difference:  # last, or a crash in between would have let them be forgotten
         _write_changes(run, stored.identity, budget)
     return run
@@ -132,6 +137,7 @@ def save(run: Run) -> None:
         "journal": run.journal.sync(),
         "pins": sorted(run.course.kept | ({run.position.best_at} if run.position.best_at is not None else set())),
         "torch": torch.__version__,
+        "engine": run.engine.short,
     }
     tensors = {f"{section}.{name}": value for section, named in sections.items() for name, value in named.items()}
     run.checkpoints.put(run.position.updates, Checkpoint(tensors, facts))
@@ -155,6 +161,10 @@ def go_to_newest(run: Run) -> Lengths | None:
     run.warnings += [f"{complaint}; continuing from update {run.position.updates}" for complaint in complaints]
     if (written := checkpoint.facts["torch"]) != torch.__version__:
         run.warnings.append(f"started with torch {written}, this is {torch.__version__}: last bits may differ")
+    written = checkpoint.facts.get("engine")  # older versions did not note it
+    if isinstance(written, str) and written != run.engine.short:
+        run.computed_by = written
+        run.warnings.append(f"computed by {written} so far, and by {run.engine.short} from here on: last bits may differ")
     return dict(checkpoint.facts["journal"])
 
 

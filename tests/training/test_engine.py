@@ -1,0 +1,76 @@
+"""A run notes what it was computed with, and says where that changes."""
+
+import json
+
+import pytest
+
+import hrnn
+from hrnn.native.engine import Engine
+from hrnn.training import run as runs
+from hrnn.training.checkpoint import Checkpoint, read, write
+from tests.commands.console import hrnn as command
+from tests.tiny import TINY
+
+NATIVE, OTHER_LEVEL = Engine("native", "avx512", 1, ""), Engine("native", "avx2", 1, "HRNN_LEVEL in the environment")
+TORCH, TWO_THREADS = Engine("torch", "", 1, "HRNN_NATIVE=0 in the environment"), Engine("native", "avx512", 2, "")
+
+
+@pytest.fixture
+def run(tmp_path, capsys, monkeypatch):
+    """Begun by native code."""
+    computed_by(monkeypatch, NATIVE)
+    options = ("--steps", 8, "--periods", 3, "--updates", 3, "--test-sequences", 5, "--journal-every", 1)
+    assert command(capsys, "train", "needle", *TINY, *options, "--run", tmp_path / "run")[0] == 0
+    return tmp_path / "run"
+
+
+def computed_by(monkeypatch, engine):
+    monkeypatch.setattr(runs, "engine", lambda: engine)
+
+
+def noted(run):
+    records = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    return [record for record in records if record["kind"] == "engine"]
+
+
+def resumed(capsys, run, updates):
+    code, _, err = command(capsys, "resume", run, "--updates", updates)
+    assert code == 0
+    return [line for line in err.splitlines() if "computed by" in line]
+
+
+def test_a_start_and_a_resumption_are_noted_and_the_same_engine_is_no_news(run, capsys):
+    began = {"kind": "engine", "update": 0, "engine": {"name": "native", "level": "avx512", "threads": 1}}
+    assert noted(run) == [began]
+    assert resumed(capsys, run, 4) == []
+    assert noted(run) == [began, {**began, "update": 3}]
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [(TORCH, "torch, 1 thread"), (OTHER_LEVEL, "native avx2, 1 thread"), (TWO_THREADS, "native avx512, 2 threads")],
+    ids=["engine", "level", "threads"],
+)
+def test_another_engine_is_said_once_on_screen_and_in_the_journal(run, capsys, monkeypatch, engine, words):
+    computed_by(monkeypatch, engine)
+    before = "native avx512, 1 thread"
+    said = f"warning: computed by {before} so far, and by {words} from here on: last bits may differ"
+    assert resumed(capsys, run, 4) == [said]
+    assert noted(run)[1] == {"kind": "engine", "update": 3, "engine": engine.entries(), "before": before}
+    assert resumed(capsys, run, 5) == []
+    assert "before" not in noted(run)[2]
+
+
+def test_a_run_that_never_noted_it_resumes_silently(run, capsys, monkeypatch):
+    for path in (run / "checkpoints").glob("*.safetensors"):
+        checkpoint = read(path)
+        write(path, Checkpoint(checkpoint.tensors, {k: v for k, v in checkpoint.facts.items() if k != "engine"}))
+    computed_by(monkeypatch, TORCH)
+    assert resumed(capsys, run, 4) == []
+    assert "before" not in noted(run)[-1]
+
+
+def test_what_is_noted_is_what_the_process_has(tmp_path, capsys):
+    options = ("--steps", 8, "--periods", 3, "--updates", 1, "--test-sequences", 5)
+    assert command(capsys, "train", "needle", *TINY, *options, "--run", tmp_path / "run", "--threads", 1)[0] == 0
+    assert noted(tmp_path / "run")[0]["engine"] == hrnn.engine().entries()
