@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 import hrnn
-from hrnn import streaming
+from hrnn import native, streaming
+from hrnn.streaming import in_c
 from tests.helpers import CELLS, assert_close, assert_same_state
 from tests.test_state import leaves_of
 
@@ -28,6 +29,15 @@ class Short(list):
             return done
 
         monkeypatch.setattr(streaming, "step", watched)
+
+
+@pytest.fixture(params=["native", "torch"], autouse=True)
+def engine(request, monkeypatch):
+    """Every test on both paths."""
+    if request.param == "torch":
+        monkeypatch.setattr(in_c, "function", lambda dtype: None)
+    elif in_c.function(torch.float32) is None:
+        pytest.skip(f"no native step: {native.reason()}")
 
 
 @pytest.fixture
@@ -66,13 +76,13 @@ def stepped(model, x, state):
 def test_steps_are_windows(short, cell, levels, tokens, batch, dtype):
     """Outputs and every state on the way, clock and history included; and states that were kept are what they were."""
     model = make(["gru", "lstm", "rnn", "lstm"][:levels] if cell == "mixed" else cell, levels, tokens, dtype)
-    x = draw(model, 27, batch)
+    x = draw(model, 25, batch)
     tolerance = 1e-12 if dtype == torch.float64 else 2e-4
     with torch.no_grad():
         outputs, states = stepped(model, x, model.initial_state(batch))
         copies = [state.clone() for state in states]
         assert_close(outputs, model(x)[0], tolerance=tolerance)
-        for k in range(1, 28):
+        for k in (1, 2, 3, 4, 6, 7, 12, 13, 24, 25):
             expected, got = model(x[:k])[1], states[k]
             assert torch.equal(got.clock.ticked, expected.clock.ticked)
             for name, tensor in expected.tensors().items():
@@ -87,7 +97,39 @@ def test_steps_are_windows(short, cell, levels, tokens, batch, dtype):
         outputs.zero_()
         for state, copied in zip(states, copies, strict=True):
             assert all(torch.equal(a, b) for a, b in zip(leaves_of(state), leaves_of(copied), strict=True))
-    assert len(short) == 27 * 2
+    assert len(short) == 25 * 2
+    assert all(short)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
+def test_sizes_around_those_of_vectors(short, cell, dtype):
+    """One more and one less than what a processor takes at once, and rows that C leaves to torch."""
+    for sizes in ([1, 15, 16], [17, 31, 8], [33, 64, 7], [9, 4, 70]):
+        torch.manual_seed(sum(sizes))
+        model = hrnn.HRNN(sizes[0] + 3, sizes, [1, 4], cell=cell).to(dtype)
+        for batch in (1, 2, 8, 9):
+            x = 2 * torch.randn(13, batch, sizes[0] + 3, dtype=dtype)
+            with torch.no_grad():
+                outputs, states = stepped(model, x, model.initial_state(batch))
+                expected, after = model(x)
+            assert_close(outputs, expected, tolerance=1e-12 if dtype == torch.float64 else 1e-4)
+            for name, tensor in after.tensors().items():
+                assert_close(states[-1].tensors()[name], tensor, name, 1e-12 if dtype == torch.float64 else 1e-4)
+    assert all(short)
+
+
+def test_numbers_that_are_none_and_very_large_ones(short):
+    """Not a number stays none, and what is too large for an exponential is as in torch."""
+    for cell in ("lstm", "gru", "rnn"):
+        model = make(cell)
+        x = draw(model, 3, 4)
+        x[0, 0, 0], x[0, 1, 0], x[0, 2, 0], x[0, 3, 0] = float("nan"), 1e300, -1e300, float("inf")
+        with torch.no_grad():
+            outputs, _ = stepped(model, x, model.initial_state(4))
+            expected = model(x)[0]
+        assert torch.equal(outputs.isnan(), expected.isnan())
+        assert_close(outputs.nan_to_num(), expected.nan_to_num())
     assert all(short)
 
 
