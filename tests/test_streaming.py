@@ -292,6 +292,26 @@ def test_other_circumstances_go_the_long_way(short):
     assert not any(short)
 
 
+def test_what_a_model_never_was_is_left_alone():
+    """Sizes that do not fit the weights, set by hand: C would read what is not there."""
+    for change in (
+        lambda model: model.periods.__setitem__(0, 0),
+        lambda model: model.hidden_sizes.__setitem__(0, 500),
+        lambda model: setattr(model, "input_size", 500),
+        lambda model: setattr(model.cell(0), "weight_hidden", nn.Parameter(torch.zeros(20, 4).double())),
+        lambda model: setattr(model.cell(0).weight_hidden, "data", torch.zeros(20, 4).double()),
+        lambda model: setattr(model.cell(1).bias, "data", torch.zeros(4, 7).double().mT),
+        lambda model: setattr(model.cell(1).bias, "data", torch.zeros(28, device="meta").double()),
+    ):
+        model = make()
+        x = draw(model, 1, 2)[0]
+        with torch.no_grad():
+            state = model.initial_state(2)
+            assert streaming.step(model, x, state) is not None
+            change(model)
+            assert streaming.step(model, x, state) is None
+
+
 def wrong_calls():
     """Calls of `step` that must fail, each with a model of vectors or of tokens."""
     sparse = torch.zeros(2, 3, dtype=torch.float64).to_sparse()

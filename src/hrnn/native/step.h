@@ -46,9 +46,9 @@ static int64_t step_ticking(const step_model *model, const step_call *call) {
   for (int64_t i = 0; i < rows * below; i++)
     if (ticked[i] || position[i] != position[i % below]) return -1;
   for (int64_t i = 0; i < below; i++)
-    if (position[i] < 0 || position[i] > model->cells[i].period) return -1;
+    if (position[i] < 0 || position[i] >= model->cells[i].period) return -1;
   for (int64_t i = 0; i < below; i++)
-    if (position[i] && position[i] != model->cells[i].period) return i;
+    if (position[i]) return i;
   return below;
 }
 

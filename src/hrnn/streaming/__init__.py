@@ -26,6 +26,8 @@ _GLOBAL_HOOKS = [getattr(modules, f"_global_{kind}_hooks") for kind in ("forward
 
 def called_by(kind: type[nn.Module], model: nn.Module) -> bool:
     """Would a call of the model run the forward of `kind` and nothing else: no hook, no subclass's, none that was compiled?"""
+    if torch.compiler.is_compiling():
+        return False
     own, facts = type(model), vars(model)
     if own is not kind and (own.forward is not kind.forward or own.__call__ is not nn.Module.__call__):
         return False
@@ -36,7 +38,7 @@ def called_by(kind: type[nn.Module], model: nn.Module) -> bool:
 def step(model: Streamed, x: Any, state: Any) -> tuple[Tensor, State] | None:
     """One input (batch,) or (batch, input_size) to the output (batch, hidden) and the state after; None where something is out
     of the ordinary, be it wrong or not. For use without autograd."""
-    if torch.compiler.is_compiling() or type(x) is not Tensor or type(state) is not State:
+    if type(x) is not Tensor or type(state) is not State:
         return None
     if torch.is_autocast_enabled("cpu") or torch._C._len_torch_dispatch_stack() or forward_ad._current_level >= 0:
         return None

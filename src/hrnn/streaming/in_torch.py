@@ -10,7 +10,7 @@ from hrnn.arguments import LARGEST
 from hrnn.cells import LSTM, CellState
 from hrnn.segments import Clock
 from hrnn.state import State
-from hrnn.streaming.plan import Plan, kept
+from hrnn.streaming.plan import Plan, kept, ticking
 
 
 def step(plan: Plan, x: Tensor, state: State, finite: bool) -> tuple[Tensor, State] | None:
@@ -24,29 +24,30 @@ def step(plan: Plan, x: Tensor, state: State, finite: bool) -> tuple[Tensor, Sta
         return None
     if (position := _position(plan, state)) is None:
         return None
-    ticking = plan.ticking(position)
-    cells, history = [*state.cells[: ticking + 1]], [*state.history]
+    top = ticking(position)
+    cells, history = [*state.cells[: top + 1]], [*state.history]
     context = None
-    for i in range(ticking, -1, -1):
+    for i in range(top, -1, -1):
         inputs = state.cells[i - 1][0] if i else x
-        cells[i] = after = _tick(plan, i, inputs, state.cells[i], i < ticking, context)
+        cells[i] = after = _tick(plan, i, inputs, state.cells[i], i < top, context)
         context = after[0]
         if i < len(history):
-            history[i] = _remembered(plan, history[i], inputs, 0 if i < ticking else position[i])
-    for i in range(ticking + 1, len(history)):
+            history[i] = _remembered(plan, history[i], inputs, 0 if i < top else position[i])
+    for i in range(top + 1, len(history)):
         history[i] = kept(history[i])
-    for cell in state.cells[ticking + 1 :]:
+    for cell in state.cells[top + 1 :]:
         cells.append(tuple([kept(part) for part in cell]))
-    clock = _clock(plan, state.clock, position, ticking)
+    clock = _clock(plan, state.clock, position, top)
     return cells[0][0].clone(), State.of(tuple(cells), clock, state.row, tuple(history))
 
 
 def _tick(plan: Plan, level: int, inputs: Tensor, before: CellState, fresh: bool, context: Tensor | None) -> CellState:
     """A tick by the cell's literal equations. `fresh`: from zero, with a context if there is one."""
-    cell, _, _, _, _, weight, weight_context, recurrent, bias, _ = plan.levels[level]
-    if type(cell) is LSTM and not fresh and not cell.tokens:  # the same numbers in one call
+    cell, kind, _, _, _, _, weight, weight_context, recurrent, bias, _ = plan.levels[level]
+    tokens = plan.tokens and level == 0
+    if kind is LSTM and not fresh and not tokens:  # the same numbers in one call
         return torch.lstm_cell(inputs, before, weight, recurrent, bias, None)
-    entered = F.embedding(inputs, weight.t()) + bias if cell.tokens else F.linear(inputs, weight, bias)
+    entered = F.embedding(inputs, weight.t()) + bias if tokens else F.linear(inputs, weight, bias)
     if not fresh:
         return cell.literal(entered, F.linear(before[0], recurrent), before)
     if context is not None and weight_context is not None:
@@ -62,17 +63,17 @@ def _remembered(plan: Plan, history: Tensor, inputs: Tensor, place: int) -> Tens
     return (history if place else torch.zeros_like(history)).index_copy(0, plan.constant(place), inputs[None])
 
 
-def _clock(plan: Plan, clock: Clock, position: list[int], ticking: int) -> Clock:
+def _clock(plan: Plan, clock: Clock, position: list[int], top: int) -> Clock:
     """After a step, if the window closes behind it."""
     if not position:
         return clock
     moves = []
     for i, (at, period) in enumerate(zip(position, plan.periods, strict=True)):
-        moves.append((1 if i < ticking else at + (i == ticking)) % period - at)
+        moves.append((1 if i < top else at + (i == top)) % period - at)
     span, ordinal = clock.span + 1, clock.ordinal
-    if ticking:
-        span[:, :ticking] = 1
-        ordinal = ordinal + plan.constant(*[int(i < ticking) for i in range(len(position))])
+    if top:
+        span[:, :top] = 1
+        ordinal = ordinal + plan.constant(*[int(i < top) for i in range(len(position))])
     return Clock(clock.position + plan.constant(*moves), span, ordinal, clock.ticked, clock.skipped)
 
 
@@ -87,7 +88,7 @@ def _position(plan: Plan, state: State) -> list[int] | None:
     first: list[int] = position[0]
     if position.count(first) != len(position) or min(first) < 0:
         return None
-    if any(at > period for at, period in zip(first, plan.periods, strict=True)) or any(map(any, clock.ticked.tolist())):
+    if any(at >= period for at, period in zip(first, plan.periods, strict=True)) or any(map(any, clock.ticked.tolist())):
         return None
     for counts in (clock.span, clock.ordinal, clock.skipped):
         for numbers in counts.tolist():

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hrnn.cells import GRU, BuiltinCell, by_hand
 from hrnn.checks import Hierarchy
-from hrnn.segments import Clock, Given
+from hrnn.segments import Clock
 from hrnn.state import State
 
 _DTYPES = (torch.float32, torch.float64)
@@ -28,6 +28,7 @@ class Level(NamedTuple):
     """A cell, its sizes and its parameters: an attribute of a module takes long to be found, and may be set to anything."""
 
     cell: BuiltinCell
+    kind: type[BuiltinCell]
     inputs: int
     context: int
     hidden: int
@@ -47,14 +48,17 @@ class Plan:
 
     def __init__(self, model: Streamed):
         self.cells = [cell for cell in model.cells if isinstance(cell, BuiltinCell) and by_hand(cell)]
-        self.periods = [period for period in model.periods if not isinstance(period, Given)]
+        self.periods = [period for period in model.periods if type(period) is int]
         self.dtype = model.dtype
         if len(self.cells) != len(model.cells) or self.periods != model.periods or self.dtype not in _DTYPES:
             raise ValueError("the model is of another kind")
+        if any(type(n) is not int or n < 1 for n in (*self.periods, *model.hidden_sizes, model.input_size)):
+            raise ValueError("the model has sizes of another kind")
         sizes = [model.input_size, *model.hidden_sizes, 0]
         self.levels = [
             Level(
                 cell,
+                type(cell),
                 sizes[i],
                 sizes[i + 2],
                 sizes[i + 1],
@@ -91,7 +95,7 @@ class Plan:
             facts, own = vars(level.cell), level.cell._parameters
             if len(own) != len(level.parameters) or not all(map(is_, own.values(), level.parameters)):
                 return False
-            if hooked(facts) or "forward" in facts:
+            if type(level.cell) is not level.kind or hooked(facts) or "forward" in facts:
                 return False
         dtype = self.dtype
         for p, shape in self.shapes:  # which a parameter changes when the model moves
@@ -101,9 +105,12 @@ class Plan:
 
     def constant(self, *numbers: int) -> Tensor:
         """These numbers, to be read only. A plan meets few: a place in a segment, what is added to the clock."""
-        if numbers not in self._constants:
-            self._constants[numbers] = torch.tensor(numbers, device="cpu")
-        return self._constants[numbers]
+        found = self._constants.get(numbers)
+        if found is None:
+            if len(self._constants) > 1000:  # of very long periods
+                self._constants.clear()
+            found = self._constants[numbers] = torch.tensor(numbers, device="cpu")
+        return found
 
     def fits(self, state: State, batch: int) -> bool:
         """Has the state the parts of this model's, in ordinary memory? What numbers they hold is another question."""
@@ -117,13 +124,6 @@ class Plan:
         tensors = [part for cell in cells for part in cell]
         tensors += [clock.position, clock.span, clock.ordinal, clock.skipped, clock.ticked, state.row, *history]
         return all(map(plain, tensors, *self._kinds_of(batch)))
-
-    def ticking(self, position: list[int]) -> int:
-        """The highest level that ticks: every segment below it starts."""
-        for i, (at, period) in enumerate(zip(position, self.periods, strict=True)):
-            if at not in (0, period):
-                return i
-        return len(position)
 
     def _kinds_of(self, batch: int) -> tuple[list[torch.dtype], list[tuple[int, ...]]]:
         """dtype and shape of each tensor of a state, in the order of `fits`."""
@@ -153,6 +153,14 @@ def _shapes(level: Level) -> list[tuple[Tensor, tuple[int, ...]]]:
     return shapes if level.bias_hidden is None else [*shapes, (level.bias_hidden, (hidden,))]
 
 
+def ticking(position: list[int]) -> int:
+    """The highest level that ticks, where these are the ticks so far in each segment: every segment below it starts."""
+    for i, at in enumerate(position):
+        if at:
+            return i
+    return len(position)
+
+
 def plain(t: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> bool:
     """Ordinary numbers in ordinary memory, of this kind?"""
     return (
@@ -173,4 +181,4 @@ def hooked(facts: dict[str, Any]) -> Any:
 
 def kept(part: Tensor) -> Tensor:
     """A tensor that the new state shares with the old one, without a graph, and one that training can go on from."""
-    return part.clone() if part.requires_grad or part.is_inference() else part
+    return part.clone() if part.requires_grad or (part.is_inference() and not torch.is_inference_mode_enabled()) else part
