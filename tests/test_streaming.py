@@ -301,7 +301,6 @@ def test_what_a_model_never_was_is_left_alone():
         lambda model: setattr(model.cell(0), "weight_hidden", nn.Parameter(torch.zeros(20, 4).double())),
         lambda model: setattr(model.cell(0).weight_hidden, "data", torch.zeros(20, 4).double()),
         lambda model: setattr(model.cell(1).bias, "data", torch.zeros(4, 7).double().mT),
-        lambda model: setattr(model.cell(1).bias, "data", torch.zeros(28, device="meta").double()),
     ):
         model = make()
         x = draw(model, 1, 2)[0]
