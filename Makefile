@@ -12,7 +12,7 @@ MINUTES ?= 30
 SEED ?= 0
 JOBS ?= 1
 
-.PHONY: test test-long lock docs demo campaign bench memory growth million planner trainer scaling clean
+.PHONY: test test-long lock docs demo campaign bench memory growth million streaming planner trainer scaling clean
 
 CONFIG ?=
 RESULTS := benchmarks/results
@@ -87,6 +87,10 @@ growth: $(INSTALLED)
 # One window of a million steps
 million: $(INSTALLED)
 	$(BIN)/python -m benchmarks.million --json $(RESULTS)/million.json
+
+# One input at a time, beside torch's cells, and memory over a million steps
+streaming: $(INSTALLED)
+	$(BIN)/python -m benchmarks.streaming --json $(RESULTS)/streaming.json
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis site

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
-from hrnn import checks, description, tensors
+from hrnn import checks, description, streaming, tensors
 from hrnn.arguments import entries, flag, shown, whole
 from hrnn.cells import BUILTIN, Cell, UserCell, by_hand
 from hrnn.decoders import Decoder
@@ -53,6 +53,8 @@ class HRNN(nn.Module):
         output, state = model(x)              # (time, batch) to (time, batch, 256)
         output, state = model(more, state)    # goes on where it stopped, in mid-segment or not
     """
+
+    stream_plan: streaming.Plan | None = None
 
     def __init__(
         self,
@@ -238,6 +240,10 @@ class HRNN(nn.Module):
         reset: Bool[Tensor, " batch"] | None = None,
     ) -> tuple[Shaped[Tensor, "batch hidden"], State]:
         """One input of a stream: (batch,) or (batch, input_size) to (batch, hidden). Memory does not grow with the stream."""
+        if boundaries is None and reset is None and not torch.is_grad_enabled() and streaming.called_by(HRNN, self):
+            done = streaming.step(self, x, state)
+            if done is not None:
+                return done
         for name, value in (("x", x), ("boundaries", boundaries), ("reset", reset)):
             if isinstance(value, Tensor) and checks.tensor(name, value).dim() < 1:
                 raise ValueError(f"{name} has shape (); expected a batch of rows, ({name if name == 'x' else 'batch'}, ...)")
