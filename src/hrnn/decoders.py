@@ -55,7 +55,7 @@ class Decoder(nn.Module):
 
     @property
     def plain(self) -> bool:
-        """Is it as it was made? Then `differentiate` is right; a layer that was changed (parametrised, pruned, replaced, given
+        """Is it as it was made? Then `hrnn.decoding` is right; a layer that was changed (parametrised, pruned, replaced, given
         hooks) is left to autograd."""
         modules = [self, self.layers, *self.layers]
         kinds = [Decoder, nn.ModuleList, *[nn.Linear] * len(self.layers)]
@@ -92,43 +92,6 @@ class Decoder(nn.Module):
             return values.mean(0)
         counts = index <= ticks
         return values.where(counts, 0.0).sum(0) / counts.sum(0)
-
-    @torch.no_grad()
-    def differentiate(
-        self, summary: Tensor, index: Tensor, targets: Tensor, ticks: Tensor | int, weight: Tensor | float
-    ) -> tuple[Tensor, Tensor, dict[Tensor, Tensor]]:
-        """`loss` (n,), and by hand the gradients of `weight` (n,) or a number times it: of the summary, and of each parameter.
-        Several times quicker than autograd for a network this small."""
-        first, *rest = (layer for layer in self.layers if isinstance(layer, nn.Linear))
-        x = F.linear(summary, first.weight, first.bias) + F.embedding(index - 1, self.index)
-        activations = []
-        for layer in rest:
-            activations.append(x.relu_())
-            x = F.linear(x, layer.weight, layer.bias)
-        if self.tokens:
-            log_p = torch.log_softmax(x, -1)
-            chosen = targets[..., None]
-            values, dx = -log_p.gather(-1, chosen)[..., 0], log_p.exp_()
-            dx.scatter_add_(-1, chosen, dx.new_full((), -1.0).expand(chosen.shape))
-        else:
-            dx = x.sub_(targets)
-            values = dx.square().mean(-1)
-            dx.mul_(2 / dx.shape[-1])
-        share: Tensor | float = 1.0
-        if index.shape[0] > 1:
-            counts = (index <= ticks).to(dx.dtype)
-            share = counts / counts.sum(0)
-            values = values * share
-        dx.mul_((share * torch.as_tensor(weight, dtype=dx.dtype, device=dx.device)).expand(index.shape)[..., None])
-        gradients: dict[Tensor, Tensor] = {}
-        for layer, below in zip(reversed(rest), reversed(activations), strict=True):
-            flat = dx.flatten(0, 1)
-            gradients[layer.weight], gradients[layer.bias] = flat.t() @ below.flatten(0, 1), flat.sum(0)
-            dx = (dx @ layer.weight).mul_(below > 0)
-        gradients[self.index] = torch.zeros_like(self.index).index_add_(0, (index - 1).flatten(), dx.flatten(0, 1))
-        dx = dx.sum(0)
-        gradients[first.weight], gradients[first.bias] = dx.t() @ summary, dx.sum(0)
-        return values.sum(0), dx @ first.weight, gradients
 
 
 def segment_hash(seed: int, level: int, row: Tensor, ordinal: Tensor) -> Tensor:

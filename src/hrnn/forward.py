@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hrnn.cells import BuiltinCell, Cell, CellState, by_hand
-from hrnn.cells.block import unroll
-from hrnn.cells.builtin import Weights
+from hrnn.cells.block import prepared, unroll
 from hrnn.precision import Wide
 from hrnn.schedules import Behind, InPhase, RowByRow
 from hrnn.segments import Clock, Ending, Given, Moment, Period, Starts, Ticks
@@ -44,7 +44,7 @@ class AutogradLevel(Level):
         self.level, self.cell, self.row, self.listener = level, cell, state.row, listener
         self.state = state.cells[level]
         self.history = state.history[level].clone() if level < len(state.history) else None
-        self.weights: Weights | None = None  # with them ticks run as blocks, without them one by one
+        self.weights: Any = None  # with them ticks run as blocks, without them one by one
         self._wide = Wide(cell)
 
     @property
@@ -151,7 +151,7 @@ class Forward:
 
     def _prepare(self, blocks: bool) -> None:
         for level in self.levels:
-            level.weights = level.cell.prepare() if blocks and isinstance(level.cell, BuiltinCell) else None
+            level.weights = prepared(level.cell) if blocks and isinstance(level.cell, BuiltinCell) else None
 
     def close(self) -> State:
         """End the window: the last complete segments end, and the state is that after all chunks."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 CELLS = {"lstm": (4, 2, 1, 4, 4), "gru": (4, 1, 0, 3, 3), "rnn": (1, 1, 0, 1, 1)}  # gates, state, scratch, entering, hidden
-_AT_ONCE, _MOST_AT_ONCE = 4_000_000, 8  # bytes, segments
+_AT_ONCE, _MOST_AT_ONCE = 2_000_000, 8  # bytes, segments
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
@@ -48,7 +48,7 @@ def segment_bytes(cell: str, size: int, period: int, rows: int, numbers: int, wi
 
 def segments_at_once(cell: str, size: int, period: int, rows: int, numbers: int, width: int = 4) -> int:
     """How many segments of the lowest level are run before they are differentiated, unless somebody says otherwise: as many as
-    take 4 MB, of which a small network has many."""
+    take 2 MB, of which a small network has many."""
     return max(1, min(_MOST_AT_ONCE, _AT_ONCE // segment_bytes(cell, size, period, rows, numbers, width)))
 
 

@@ -9,11 +9,12 @@ from torch.nn import functional as F
 
 import hrnn
 from hrnn.cells import LSTM, from_torch, to_torch
-from hrnn.cells.block import BACKWARD_TICKS, unroll
+from hrnn.cells.block import BACKWARD_TICKS, prepared, unroll
 from tests.helpers import METHODS, assert_close, assert_same_gradients, seeded, squares, take_gradients
 from tests.oracle import cell_start, cell_step
 from tests.user_cells import LearnedStart, MinimalGRU
 
+pytestmark = pytest.mark.usefixtures("engine")
 LONG = 2 * BACKWARD_TICKS + 5  # differentiated in more than two blocks
 
 
@@ -178,7 +179,7 @@ class BuiltinConformance(Conformance):
         wanted = [*cell.parameters(), *([] if tokens else [inputs]), *([context] if fresh else state)]
         results = []
         for run in (
-            lambda: unroll(cell, cell.prepare(), inputs, state, fresh, context),
+            lambda: unroll(cell, prepared(cell), inputs, state, fresh, context),
             lambda: self.loop(cell, inputs, state, context),
         ):
             output, after = run()

@@ -18,6 +18,8 @@ import hrnn
 from tests.helpers import CELLS, PROPERTY
 from tests.oracle import Oracle
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 @dataclass
 class Case:

@@ -12,6 +12,7 @@ from hrnn import room
 from tests.gradients.moving import make_loss, sgd
 from tests.helpers import METHODS, assert_close, assert_same_state, seeded, squares, take_gradients
 
+pytestmark = pytest.mark.usefixtures("engine")
 BATCH, STEPS, FIRST = 3, 61, 7
 CASES = {
     "two levels": {"periods": [4], "hidden_sizes": [5, 6]},
@@ -89,7 +90,7 @@ def test_how_many_is_chosen_by_bytes():
     assert small > 1
     assert room.segments_at_once("lstm", 256, 10, 100, numbers=1) == 1
     assert room.segments_at_once("lstm", 64, 10, 16, numbers=1, width=8) < small
-    assert small * room.segment_bytes("lstm", 64, 10, 16, numbers=1) <= 4_000_000
+    assert small * room.segment_bytes("lstm", 64, 10, 16, numbers=1) <= 2_000_000
 
 
 @pytest.mark.parametrize("method", METHODS)

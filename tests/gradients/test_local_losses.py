@@ -7,6 +7,7 @@ import torch
 
 import hrnn
 from hrnn.decoders import Decoder
+from hrnn.decoding import Decoded
 from tests.gradients.problems import BATCH, STEPS, run
 from tests.helpers import (
     METHODS,
@@ -17,6 +18,8 @@ from tests.helpers import (
     squares,
 )
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 def test_betas_of_zero_never_call_the_decoder(method, problem, monkeypatch):
     model, options = problem
@@ -25,8 +28,9 @@ def test_betas_of_zero_never_call_the_decoder(method, problem, monkeypatch):
     def forbidden(*_):
         raise AssertionError("the decoder was called")
 
-    for name in ("forward", "loss", "differentiate", "draw"):
+    for name in ("forward", "loss", "draw"):
         monkeypatch.setattr(Decoder, name, forbidden)
+    monkeypatch.setattr(Decoded, "differentiate", forbidden)
     result, gradients = run(method, model, options, betas=[0, 0])
     assert bool(result.local_losses.isnan().all())
     assert_same_gradients(gradients, expected, tolerance=0)

@@ -8,6 +8,7 @@ from torch import nn
 
 import hrnn
 from hrnn.decoders import Decoder
+from hrnn.decoding import Decoded
 from tests.gradients.problems import STEPS
 from tests.helpers import (
     assert_close,
@@ -106,16 +107,17 @@ def test_a_late_failure_leaves_everything_as_it_was(method, problem, where, monk
             raise BrokenError
 
     if where == "decoder":
-        decoded, originals = [], dict(vars(Decoder))
-        for name in ("loss", "differentiate"):  # by autograd, and by hand
+        decoded = []
+        for kind, name in ((Decoder, "loss"), (Decoded, "differentiate")):  # by autograd, and by hand
+            original = getattr(kind, name)
 
-            def failing(self, *arguments, name=name):
+            def failing(self, *arguments, original=original):
                 decoded.append(0)
                 if len(decoded) > 2:
                     raise BrokenError
-                return originals[name](self, *arguments)
+                return original(self, *arguments)
 
-            monkeypatch.setattr(Decoder, name, failing)
+            monkeypatch.setattr(kind, name, failing)
     changes = {"loss": loss, "on_segment": listen, "weight": 0.1, "local_weight": 0.1, "x": None, "y": None, "boundaries": None}
     window = options | changes | {"x": chunks(options, failing=2 if where == "iterator" else None)}
     if where == "nothing":

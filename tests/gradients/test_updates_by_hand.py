@@ -11,6 +11,8 @@ from torch import Tensor
 import hrnn
 from tests.gradients.moving import BATCH, RATE, STEPS, Elman, make_loss, problem, sgd
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 def literal_fixed(model, head, x, y, betas, every):
     """Segments by recursion, differentiated by autograd and followed by a step of SGD; Elman cells, all indices."""

@@ -1,7 +1,8 @@
 """Consecutive ticks of a built-in cell, all rows together: run forward into buffers, then differentiated from them.
 
 `Block` is what both gradient methods are made of. `Restricted` keeps a few and reuses their buffers from segment to segment;
-`unroll` makes one for each piece of a sequence and lets autograd call its backward.
+`unroll` makes one for each piece of a sequence and lets autograd call its backward. Ticks run in torch, or, in a `NativeBlock`,
+in C: `block_of` and `prepared` choose, the same for a cell as long as it is not moved to another device or dtype.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from hrnn.cells.builtin import BuiltinCell, Weights
-from hrnn.cells.contract import CellState
+from hrnn.cells import native
+from hrnn.cells.builtin import BuiltinCell
+from hrnn.cells.contract import CellState, Prepared
 from hrnn.precision import Wide
 
 BACKWARD_TICKS = 16  # how many ticks are differentiated at once: bounds the temporaries, whatever the block's length
@@ -27,6 +29,8 @@ class Block:
     Slot t of a state is the state *before* tick t. `reused`: the same slots are run again and again, so that the views of them
     are worth keeping; a tick's take about 7 kB.
     """
+
+    in_place = False  # can gates give their room to their gradients? Then no scratch is kept, either
 
     def __init__(
         self,
@@ -42,7 +46,8 @@ class Block:
         new = cell.weight_hidden.new_empty
         self._flat_gates = new(ticks * places * cell.gate_blocks * size)
         self._flat_states = tuple(new((ticks + 1) * places * size) for _ in range(cell.state_parts))
-        self._flat_scratch = tuple(new(ticks * places * size) for _ in range(cell.scratch_parts))
+        parts = 0 if self.in_place else cell.scratch_parts
+        self._flat_scratch = tuple(new(ticks * places * size) for _ in range(parts))
         if inputs is None:
             kind = torch.int64 if cell.tokens else cell.weight_hidden.dtype
             shape = (ticks * places,) if cell.tokens else (ticks * places * cell.input_size,)
@@ -88,11 +93,11 @@ class Block:
     def _rows(self, column: int) -> slice:
         return slice(column * self.rows, (column + 1) * self.rows)
 
-    def enter(self, weights: Weights, start: int, stop: int) -> None:
+    def enter(self, weights: Any, start: int, stop: int) -> None:
         """The inputs of ticks start to stop are known, those of all columns."""
         self.cell.enter(weights, self.inputs[start:stop].flatten(0, 1), self.gates[start:stop].flatten(0, 1))
 
-    def run(self, weights: Weights, start: int, stop: int, fresh: bool, context: Tensor | None = None, column: int = 0) -> None:
+    def run(self, weights: Any, start: int, stop: int, fresh: bool, context: Tensor | None = None, column: int = 0) -> None:
         """Ticks start to stop of one column, which have been entered. `fresh`: the state before the first is zero, so there is
         no recurrent product; then `context` (rows, context_size) may enter."""
         for slot in range(start, stop):
@@ -118,13 +123,13 @@ class Block:
 
     def backward(
         self,
-        weights: Weights,
+        weights: Any,
         buffers: dict[str, Tensor],
         start: int,
         stop: int,
         d_hidden: Tensor,
         carry: list[Tensor],
-        workspace: Tensor,
+        workspace: Tensor | None,
         *,
         fresh: bool,
         d_inputs: Tensor | None = None,
@@ -135,26 +140,20 @@ class Block:
         d_hidden (slots, places, hidden): the gradient of the hidden state after each tick, from outside; overwritten.
         carry: the gradient of the whole state after the last tick; becomes that of the state before the first, or, where
         that is `fresh`, its first entry that of the contexts.
-        workspace: (at least min(stop - start, BACKWARD_TICKS), places, gates). d_inputs (stop - start, places, input_size),
-        contiguous, is filled if given. cache: kept from call to call where d_hidden and workspace are always the same.
+        workspace: (at least min(stop - start, BACKWARD_TICKS), places, gates); None, if `in_place`: gates are used up.
+        d_inputs (stop - start, places, input_size), contiguous, is filled if given. cache: kept from call to call if d_hidden
+        and workspace are always the same.
         """
         cell, places = self.cell, self.gates.shape[1]
         for last in range(stop, start, -BACKWARD_TICKS):
             first = max(start, last - BACKWARD_TICKS)
-            out, d_h = workspace[: last - first], d_hidden[first:last]
+            out = self.gates[first:last] if workspace is None else workspace[: last - first]
+            d_h = d_hidden[first:last]
             hidden = self.states[0][first:last].flatten(0, 1)
-            views = None if cache is None else cache.get((first, last, places))
-            if views is None:
-                before = tuple(part[first:last] for part in self.states)
-                scratch = tuple(part[first:last] for part in self.scratch)
-                views = cell.backward_views(self.gates[first:last], before, scratch, out, d_h)
-                if cache is not None:
-                    cache[first, last, places] = views
             d_h[-1].add_(carry[0])
-            cell.coefficients(views)
-            cell.sweep(views, weights.back_hidden, tuple(carry[1:]), None)
-            flat = out.flatten(0, 1)
             starts = fresh and first == start
+            self._sweep(weights, first, last, d_h, carry, out, starts, cache)
+            flat = out.flatten(0, 1)
             cell.add_gradients(buffers, flat, self.inputs[first:last].flatten(0, 1), None if starts else hidden)
             if starts:  # zero before the first tick: no product with it
                 if last - first > 1:
@@ -163,11 +162,27 @@ class Block:
                     context = self.contexts[0] if len(self.contexts) == 1 else torch.cat(self.contexts)
                     cell.add_context_gradients(buffers, out[0], context)
                     carry[0] = torch.mm(out[0][:, cell.input_columns], weights.back_context)
-            else:
-                carry[0] = cell.carry_hidden(views, weights.back_hidden)
             if d_inputs is not None:
                 d_flat = d_inputs[first - start : last - start].view(-1, cell.input_size)  # never a copy
                 torch.mm(flat[:, cell.input_columns], weights.back_input, out=d_flat)
+
+    def _sweep(
+        self, weights: Any, first: int, last: int, d_hidden: Tensor, carry: list[Tensor], out: Tensor, starts: bool, cache: Any
+    ) -> None:
+        """Backward through ticks: out (ticks, places, gates) gets the gradients of the gates' inputs, carry that of the state
+        before the first; of its hidden state only if that is not zero because a segment `starts`."""
+        cell, places = self.cell, self.gates.shape[1]
+        views = None if cache is None else cache.get((first, last, places))
+        if views is None:
+            before = tuple(part[first:last] for part in self.states)
+            scratch = tuple(part[first:last] for part in self.scratch)
+            views = cell.backward_views(self.gates[first:last], before, scratch, out, d_hidden)
+            if cache is not None:
+                cache[first, last, places] = views
+        cell.coefficients(views)
+        cell.sweep(views, weights.back_hidden, tuple(carry[1:]), None)
+        if not starts:
+            carry[0] = cell.carry_hidden(views, weights.back_hidden)
 
 
 def workspace(cell: BuiltinCell, ticks: int, rows: int) -> Tensor:
@@ -175,19 +190,55 @@ def workspace(cell: BuiltinCell, ticks: int, rows: int) -> Tensor:
     return cell.weight_hidden.new_empty(min(ticks, BACKWARD_TICKS), rows, cell.gate_blocks * cell.hidden_size)
 
 
+class NativeBlock(Block):
+    """The same in C. Inputs are entered tick by tick, on the way forward."""
+
+    in_place = True
+
+    def lay_out(self, columns: int) -> None:
+        changed = columns != self.columns
+        super().lay_out(columns)
+        if changed:
+            self._native = native.Buffers(self.cell, self.gates, self.states, self.inputs)
+
+    def enter(self, weights: Any, start: int, stop: int) -> None:
+        """Nothing to do yet."""
+
+    def run(self, weights: Any, start: int, stop: int, fresh: bool, context: Tensor | None = None, column: int = 0) -> None:
+        if fresh and context is not None:
+            context = context.contiguous()
+            self.contexts.append(context)
+        self._native.forward(weights, start, stop, column * self.rows, self.rows, fresh, context)
+
+    def _sweep(
+        self, weights: Any, first: int, last: int, d_hidden: Tensor, carry: list[Tensor], out: Tensor, starts: bool, cache: Any
+    ) -> None:
+        self._native.sweep(weights, first, last, d_hidden, carry, out, starts)
+
+
+def block_of(cell: BuiltinCell) -> type[Block]:
+    """What runs the cell's ticks."""
+    return NativeBlock if native.serves(cell) else Block
+
+
+def prepared(cell: BuiltinCell) -> Prepared:
+    """The weights that these blocks read, to be made again when the parameters have changed."""
+    return native.NativeWeights(cell) if native.serves(cell) else cell.prepare()
+
+
 class _Unroll(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
         cell: BuiltinCell,
-        weights: Weights,
+        weights: Any,
         fresh: bool,
         inputs: Tensor,
         context: Tensor | None,
         *rest: Tensor,
     ) -> Any:
         state = rest[: cell.state_parts]
-        block = Block(cell, inputs.shape[0], inputs.shape[1], inputs.detach())
+        block = block_of(cell)(cell, inputs.shape[0], inputs.shape[1], inputs.detach().contiguous())
         block.set_state(0, None if fresh else state)
         block.enter(weights, 0, inputs.shape[0])
         block.run(weights, 0, inputs.shape[0], fresh, None if context is None else context.detach())
@@ -217,7 +268,7 @@ class _Unroll(torch.autograd.Function):
 
 def unroll(
     cell: BuiltinCell,
-    weights: Weights,
+    weights: Any,
     inputs: Tensor,
     state: CellState,
     fresh: bool,

@@ -22,22 +22,30 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hrnn.cells.contract import CellState
+from hrnn.cells.contract import CellState, Prepared
+from hrnn.native.functions import scatter
 from hrnn.precision import summed_in, wide
 
 
 @dataclass
-class Weights:
-    """A cell's weights as its ticks read them, made once for many ticks. The forward ones are scaled, see `scale`."""
+class Weights(Prepared):
+    """For ticks in torch. The forward ones are scaled, see `scale`."""
 
+    cell: BuiltinCell
+    back_input: Tensor
+    back_context: Any
     table: Tensor | None  # tokens: (vocabulary, gates), biases included
     input: Any  # vectors: (input_size, input gates); None for tokens
     bias: Tensor  # (gates,)
     context: Any  # (context_size, input gates); None at the top
     hidden: Tensor  # (hidden_size, hidden gates)
-    back_input: Tensor  # (input gates, input_size), unscaled, as are the next two
-    back_context: Any
-    back_hidden: Tensor
+    back_hidden: Tensor  # unscaled
+
+    def again(self) -> Prepared:
+        cell, fields = self.cell, vars(self)
+        fields.clear()  # first, or at the peak of memory there are two of everything
+        fields.update(vars(cell.prepare()))
+        return self
 
 
 class BuiltinCell(nn.Module, ABC):
@@ -142,6 +150,7 @@ class BuiltinCell(nn.Module, ABC):
                 table = bias.expand(self.input_size, -1).clone()
                 table[:, self.input_columns] += entering.t()
             return Weights(
+                self,
                 table=table,
                 input=None if self.tokens else entering.t(),
                 bias=bias,
@@ -177,7 +186,7 @@ class BuiltinCell(nn.Module, ABC):
         """Add what n ticks contribute: d_gates (n, gates), inputs (n, ...), before (n, hidden) the hidden states before."""
         entering = wide(d_gates[:, self.input_columns])
         if self.tokens:  # the bias is the sum over the vocabulary: see `gradients`
-            buffers["weight_input"].index_add_(0, inputs, entering)
+            scatter(buffers["weight_input"], inputs, entering)
         else:
             buffers["weight_input"].addmm_(entering.t(), wide(inputs))
             buffers["bias"].add_(entering.sum(0))

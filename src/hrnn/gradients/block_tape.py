@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hrnn.cells import BuiltinCell, CellState
-from hrnn.cells.block import BACKWARD_TICKS, Block, workspace
+from hrnn.cells.block import BACKWARD_TICKS, Block, block_of, prepared, workspace
 from hrnn.segments import Moment, Starts, Ticks
 from hrnn.walk import Level
 
@@ -34,10 +34,10 @@ class BlockTape(Level):
     ):
         self.level, self.cell, self.rows, self.ended, self.group = level, cell, rows, ended, group
         self.top, self.slots = period is None, period or BACKWARD_TICKS
-        self.weights = cell.prepare()
+        self.weights = prepared(cell)
         self.buffers = cell.zero_gradients()
         self.blocks: list[Block] = []
-        self.d_hidden: list[Tensor] = []
+        self.d_hidden: list[Tensor] = []  # (slots, columns * rows, hidden): what reaches a block's hidden states from outside
         self.begin = self.stop = 0  # ticks of each column that have not been differentiated
         self.column = 0  # the segment of the group that runs now
         self.fresh = False  # does a segment start with the first of them?
@@ -45,13 +45,25 @@ class BlockTape(Level):
         self._most = columns
         self._context: Tensor | None = None
         self._entered = False  # have the inputs of the group been entered?
-        self._workspace = workspace(cell, self.slots, rows * columns)
+        self._whole_workspace = None if block_of(cell).in_place else workspace(cell, self.slots, rows * columns)
+        self._workspace = self._whole_workspace
         self._cache: dict[tuple[int, int, int], object] = {}
         self._grow()
+        self._whole_d_hidden = self.d_hidden[0]
+        self._lay_out(1)
 
     def _grow(self) -> None:
-        self.blocks.append(Block(self.cell, self.slots, self.rows, columns=self._most, reused=not self.top))
-        self.d_hidden.append(self.cell.weight_hidden.new_empty(self.slots * self.rows * self._most, self.cell.hidden_size))
+        self.blocks.append(block_of(self.cell)(self.cell, self.slots, self.rows, columns=self._most, reused=not self.top))
+        self.d_hidden.append(self.cell.weight_hidden.new_empty(self.slots, self.rows * self._most, self.cell.hidden_size))
+
+    def _lay_out(self, columns: int) -> None:
+        """Cut the buffers of the first block for a group of so many segments."""
+        self.blocks[0].lay_out(columns)
+        places = columns * self.rows
+        if self.d_hidden[0].shape[1] != places:
+            self.d_hidden[0] = first_rows(self._whole_d_hidden, places)
+            if self._whole_workspace is not None:
+                self._workspace = first_rows(self._whole_workspace, places)
 
     @property
     def columns(self) -> int:
@@ -98,7 +110,7 @@ class BlockTape(Level):
             self.column += 1
         else:
             inputs = self.group()
-            block.lay_out(1 if inputs is None else len(inputs))
+            self._lay_out(1 if inputs is None else len(inputs))
             self.column, self._entered = 0, inputs is not None
             if inputs is not None:
                 shape = (self.slots, len(inputs), self.rows, *inputs.shape[3:])
@@ -124,16 +136,11 @@ class BlockTape(Level):
         block.run(self.weights, slot, slot + count, fresh, self._context if fresh else None, self.column)
         self.stop += count
         if self.level:
-            self._outside(index)[slot : slot + count].zero_()
+            self.d_hidden[index][slot : slot + count].zero_()
         return block.states[0][slot + 1 : slot + count + 1, self.column * self.rows : (self.column + 1) * self.rows]
 
     def end(self, moment: Moment) -> None:
         self.ended(self, moment)
-
-    def _outside(self, index: int) -> Tensor:
-        """The gradients (slots, columns * rows, hidden) that reach the hidden states of a block from outside."""
-        places = self.slots * self.columns * self.rows
-        return self.d_hidden[index][:places].view(self.slots, -1, self.cell.hidden_size)
 
     def output(self) -> Tensor:
         """The hidden states of a complete group in the order of time, (columns * slots, rows, hidden): a copy."""
@@ -144,7 +151,7 @@ class BlockTape(Level):
         """The gradient (steps, rows, hidden) of the hidden states after the last `count` ticks, or of all of a complete group;
         None: zero."""
         index, stop = divmod(self.stop - 1, self.slots)
-        d_hidden = self._outside(index)[stop + 1 - count : stop + 1]
+        d_hidden = self.d_hidden[index][stop + 1 - count : stop + 1]
         if gradient is None:
             d_hidden.zero_()
             return
@@ -154,7 +161,7 @@ class BlockTape(Level):
 
     def add_to_summaries(self, gradient: Tensor) -> None:
         """Add to the gradient (columns * rows, hidden) of the summaries."""
-        self._outside(0)[self.stop - 1].add_(gradient)
+        self.d_hidden[0][self.stop - 1].add_(gradient)
         self.reached = True
 
     def add_to_contexts(self, gradient: Tensor) -> None:
@@ -164,7 +171,7 @@ class BlockTape(Level):
             start = block * self.slots
             part = gradient[max(0, start - first) : start + self.slots - first]
             at = max(first - start, 0)
-            self._outside(block)[at : at + len(part)].add_(part)
+            self.d_hidden[block][at : at + len(part)].add_(part)
         self.reached = True
 
     def backward(self, d_inputs: Tensor | None = None) -> Tensor | None:
@@ -172,9 +179,6 @@ class BlockTape(Level):
         ticks, rows, ...), in the order of time, is filled."""
         places = self.columns * self.rows
         carry = [part.new_zeros(places, self.cell.hidden_size) for part in self.blocks[0].states]
-        space = self._workspace.view(-1)[: self._workspace.numel() // self._most * self.columns].view(
-            self._workspace.shape[0], places, -1
-        )
         for index in range((self.stop - 1) // self.slots, -1, -1):
             start = self.begin if index == 0 else 0
             stop = min(self.stop - index * self.slots, self.slots)
@@ -185,7 +189,7 @@ class BlockTape(Level):
                 if self.columns > 1:
                     part = torch.empty_like(d_inputs).view(stop - start, places, -1)
             self.blocks[index].backward(
-                self.weights, self.buffers, start, stop, self._outside(index), carry, space,
+                self.weights, self.buffers, start, stop, self.d_hidden[index], carry, self._workspace,
                 fresh=self.fresh and index == 0, d_inputs=part, cache=self._cache if len(self.blocks) == 1 else None,
             )  # fmt: skip
             if d_inputs is not None and part is not None and self.columns > 1:
@@ -207,8 +211,13 @@ class BlockTape(Level):
         return self.cell.gradients(self.buffers)
 
     def moved(self) -> None:
-        """The parameters have moved. What there was is released first, or at the peak of memory there are two of everything."""
-        del self.weights
-        self.weights = self.cell.prepare()
+        """The parameters have moved."""
+        self.weights = self.weights.again()
         for buffer in self.buffers.values():
             buffer.zero_()
+
+
+def first_rows(buffer: Tensor, rows: int) -> Tensor:
+    """A buffer (slots, more rows, features) cut for fewer rows, without gaps."""
+    slots, _, features = buffer.shape
+    return buffer.view(-1)[: slots * rows * features].view(slots, rows, features)

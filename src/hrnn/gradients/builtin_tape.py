@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hrnn.cells import BuiltinCell
 from hrnn.cells.block import BACKWARD_TICKS
-from hrnn.cells.builtin import Weights
+from hrnn.cells.native import Buffers, NativeWeights, Rows
 from hrnn.gradients.record_tape import RecordTape
 from hrnn.segments import Starts, Ticks
 from hrnn.state import State
@@ -22,12 +22,16 @@ class BuiltinTape(RecordTape):
     def __init__(self, level: int, cell: BuiltinCell, state: State, moves: bool):
         super().__init__(level, cell, state)
         self.cell = cell
-        self.weights = self.older = cell.prepare(own=moves)
+        self.weights = self.older = self._prepared(moves)
         self.buffers = cell.zero_gradients()
         new, size = self.output.new_empty, cell.hidden_size
         self.gates = new(0, cell.gate_blocks * size)
         self.before = [new(0, size) for _ in range(cell.state_parts)]
         self.scratch = [new(0, size) for _ in range(cell.scratch_parts)]
+
+    def _prepared(self, own: bool) -> Any:
+        """The cell's weights for ticks from now on; `own`: they stay what they are when the parameters move."""
+        return self.cell.prepare(own)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> None:
         super()._each(change)
@@ -42,11 +46,18 @@ class BuiltinTape(RecordTape):
         self.cell.enter(self.weights, self.inputs[at], self.gates[at])
 
     def run(self, inputs: Tensor | None, ticks: Ticks) -> Tensor:
-        cell, rows = self.cell, ticks.rows
+        rows = ticks.rows
         at = slice(self.count, self.count + (len(self.row) if rows is None else len(rows)))
         if inputs is not None:
             self.enter(inputs[0])
-        starts, context = self._started()
+        self._tick(at, rows, *self._started())
+        self.d_output[at] = 0
+        self.count = at.stop
+        return self.output[None, at]
+
+    def _tick(self, at: slice, rows: Tensor | None, starts: Starts | None, context: Tensor | None) -> None:
+        """The next tick of some rows, whose inputs have entered the records `at`: the state after, and what is kept of it."""
+        cell = self.cell
         before = tuple(part[at] for part in self.before)
         for part, out in zip(self.state, before, strict=True):
             if rows is None:
@@ -73,9 +84,6 @@ class BuiltinTape(RecordTape):
         else:
             for part, new in zip(self.state, after, strict=True):
                 part.index_copy_(0, rows, new)
-        self.d_output[at] = 0
-        self.count = at.stop
-        return output[None]
 
     def sweep(self, order: Tensor, above: RecordTape | None, d_inputs: Tensor | None) -> None:
         carry = [self.output.new_zeros(order.shape[1], self.cell.hidden_size) for _ in self.state]
@@ -94,7 +102,7 @@ class BuiltinTape(RecordTape):
         self._sweep(before, carry, self.older, above, d_inputs)
 
     def _sweep(
-        self, order: Tensor, carry: list[Tensor], weights: Weights, above: RecordTape | None, d_inputs: Tensor | None
+        self, order: Tensor, carry: list[Tensor], weights: Any, above: RecordTape | None, d_inputs: Tensor | None
     ) -> None:
         """As `sweep`; carry, the gradient of the state after the last ticks, becomes that of the state before the first."""
         cell, facts = self.cell, self.records.facts
@@ -124,10 +132,7 @@ class BuiltinTape(RecordTape):
             keep = (~cut)[..., None].to(gates.dtype)
             out = space[: stop - start]
             d_hidden[-1].add_(carry[0])
-            views = cell.backward_views(gates, before, scratch, out, d_hidden)
-            cell.coefficients(views)
-            cell.sweep(views, weights.back_hidden, tuple(carry[1:]), keep)
-            carry[0] = cell.carry_hidden(views, weights.back_hidden).mul_(keep[0])
+            self._back(weights, gates, before, scratch, d_hidden, carry, out, keep)
             flat, hidden = out.flatten(0, 1), before[0].flatten(0, 1)
             ticked = None if straight else (records >= 0).nonzero()[:, 0]
             if ticked is not None and len(ticked) < 0.8 * len(records):  # else gathering costs more than it saves
@@ -142,13 +147,64 @@ class BuiltinTape(RecordTape):
                 cell.add_context_gradients(self.buffers, flat[which], above.output[sender])
                 above.d_output.index_add_(0, sender, torch.mm(flat[which][:, cell.input_columns], weights.back_context))
 
+    def _back(
+        self,
+        weights: Any,
+        gates: Tensor,
+        before: tuple[Tensor, ...],
+        scratch: tuple[Tensor, ...],
+        d_hidden: Tensor,
+        carry: list[Tensor],
+        out: Tensor,
+        keep: Tensor,
+    ) -> None:
+        """Backward through records in line, (ticks, rows, ...): out gets the gradients of the gates' inputs, carry that of the
+        state before the first. keep (ticks, rows, 1): 0 where there is no state before."""
+        views = self.cell.backward_views(gates, before, scratch, out, d_hidden)
+        self.cell.coefficients(views)
+        self.cell.sweep(views, weights.back_hidden, tuple(carry[1:]), keep)
+        carry[0] = self.cell.carry_hidden(views, weights.back_hidden).mul_(keep[0])
+
     def gradients(self) -> dict[Tensor, Tensor]:
         return self.cell.gradients(self.buffers)
 
     def moved(self) -> None:
-        self.older, self.weights = self.weights, self.cell.prepare(own=True)
+        self.older, self.weights = self.weights, self._prepared(True)
         self.buffers = self.cell.zero_gradients()
         self.version += 1
+
+
+class NativeTape(BuiltinTape):
+    """The same, its ticks compiled. An LSTM's scratch is its c after the tick."""
+
+    def _prepared(self, own: bool) -> Any:
+        return NativeWeights(self.cell, own)
+
+    def enter(self, inputs: Tensor) -> None:
+        at = slice(self.count, self.count + inputs.shape[0])
+        self.inputs[at] = inputs
+        Rows(self.cell, self.gates[at], (self.output[at],), self.inputs[at]).enter(self.weights)
+
+    def _tick(self, at: slice, rows: Tensor | None, starts: Starts | None, context: Tensor | None) -> None:
+        before, after = ([part[at] for part in parts] for parts in (self.before, self.scratch))
+        records = Rows(self.cell, self.gates[at], before, self.inputs[at], after)
+        mask, where = (None, None) if starts is None else starts
+        records.tick(self.weights, rows, starts is not None, mask, context, where, self.state, self.output[at])
+
+    def _back(
+        self,
+        weights: Any,
+        gates: Tensor,
+        before: tuple[Tensor, ...],
+        scratch: tuple[Tensor, ...],
+        d_hidden: Tensor,
+        carry: list[Tensor],
+        out: Tensor,
+        keep: Tensor,
+    ) -> None:
+        Buffers(self.cell, gates, before, self.inputs, scratch).sweep(
+            weights, 0, len(gates), d_hidden, carry, out, starts=False, keep=keep
+        )
 
 
 def _clear(part: Tensor, starts: Starts) -> None:

@@ -43,23 +43,24 @@ class Gathered:
 
 def accumulate(gradients: dict[Tensor, Tensor]) -> None:
     """Add complete gradients to `.grad`: first all hooks, one of which may fail, then the sums, then the hooks for those."""
-    changed = {leaf: _hooked(leaf, gradient.to(leaf.dtype)) for leaf, gradient in gradients.items() if leaf.requires_grad}
-    for leaf, gradient in changed.items():
+    changed = [(leaf, _hooked(leaf, gradient.to(leaf.dtype))) for leaf, gradient in gradients.items() if leaf.requires_grad]
+    for leaf, gradient in changed:
         if leaf.grad is None:
             leaf.grad = gradient
         else:
             leaf.grad.add_(gradient)
-        for hook in _hooks(leaf, "_post_accumulate_grad_hooks").values():
-            hook(leaf)
+        if hooks := _hooks(leaf, "_post_accumulate_grad_hooks"):
+            for hook in hooks.values():
+                hook(leaf)
 
 
-def _hooks(leaf: Tensor, kind: str) -> dict[int, Any]:
-    return getattr(leaf, kind, None) or {}
+def _hooks(leaf: Tensor, kind: str) -> dict[int, Any] | None:
+    return getattr(leaf, kind, None)
 
 
 def _hooked(leaf: Tensor, gradient: Tensor) -> Tensor:
     """What the leaf's hooks (`register_hook`) make of its gradient."""
-    for hook in _hooks(leaf, "_backward_hooks").values():
+    for hook in (_hooks(leaf, "_backward_hooks") or {}).values():
         changed = hook(gradient)
         gradient = gradient if changed is None else changed
     return gradient

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hrnn import checks
-from hrnn.decoders import Decoder
+from hrnn.decoding import Decoded
 from hrnn.forward import Ended
 from hrnn.gradients.gathered import Gathered, leaves, muted
 from hrnn.gradients.window import Loss, Result, Window
@@ -34,7 +34,7 @@ class Objective:
         self._depends: bool | None = None  # has a value that the loss returned depended on its output, or a parameter?
         self._begun = 0  # autograd's number when the loss was last called
         self._decoders: dict[int, Wide] = {}
-        self._by_hand: dict[int, bool] = {}
+        self._by_hand: dict[int, Decoded | None] = {}
 
     def task(self, output: Tensor, y: Tensor | None, mask: Tensor | None) -> Tensor | None:
         """The weighted sum of the loss over the targets among output (steps, rows, hidden), with its graph; None if there
@@ -97,10 +97,11 @@ class Objective:
 
     def local_gradient(self, ended: Ended) -> Tensor:
         """Gather the gradients of `local_loss` and return that of the summaries; beta is not 0."""
-        decoder: Decoder = self.window.model.decoder(ended.level)
         if ended.level not in self._by_hand:
-            self._by_hand[ended.level] = decoder.plain
-        if not self._by_hand[ended.level]:
+            decoder = self.window.model.decoder(ended.level)
+            self._by_hand[ended.level] = Decoded(decoder) if decoder.plain else None
+        by_hand = self._by_hand[ended.level]
+        if by_hand is None:
             with torch.enable_grad():
                 leaf = ended.summary.detach().requires_grad_()
                 gradient = self.differentiate(self._local_by_autograd(replace(ended, summary=leaf), None), leaf)
@@ -108,10 +109,10 @@ class Objective:
         index = self._index(ended)
         span = ended.span.to(self.loss_sum.dtype) if isinstance(ended.span, Tensor) else ended.span
         weight = span * (self.local_weight * self.window.betas[ended.level])
-        values, d_summary, gradients = decoder.differentiate(ended.summary, index, ended.recent(index), ended.ticks, weight)
+        values, d_summary = by_hand.differentiate(
+            ended.summary, index, ended.recent(index), ended.ticks, weight, self.gathered.sums
+        )
         self._weigh_local(ended, values)
-        for parameter, gradient in gradients.items():
-            self.gathered.add(parameter, gradient, owned=True)
         return d_summary
 
     def _index(self, ended: Ended) -> Tensor:

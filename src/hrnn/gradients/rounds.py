@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from hrnn.cells import BuiltinCell, by_hand
+from hrnn.cells.native import serves
 from hrnn.forward import cleared
-from hrnn.gradients.builtin_tape import BuiltinTape
+from hrnn.gradients.builtin_tape import BuiltinTape, NativeTape
 from hrnn.gradients.objective import Objective
 from hrnn.gradients.record_tape import RecordTape
 from hrnn.gradients.updates import Mover
@@ -48,7 +49,8 @@ class Rounds:
         self.tapes: list[RecordTape] = []
         for level, cell in enumerate(model.levels):
             if isinstance(cell, BuiltinCell) and by_hand(cell):
-                self.tapes.append(BuiltinTape(level, cell, state, moves))
+                tape = NativeTape if serves(cell) else BuiltinTape
+                self.tapes.append(tape(level, cell, state, moves))
             else:
                 self.tapes.append(UserTape(level, cell, state, level == 0 and window.given_x is not None, moves))
 

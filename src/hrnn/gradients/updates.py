@@ -77,17 +77,21 @@ class Updates:
         self.moves = [0] * levels  # how often each level has moved
 
     def move(self, level: int, gradients: dict[Tensor, Tensor], scale: float | None) -> None:
-        """Move a level by the sum of all processes' gradients, times `scale`; parameters without one stay."""
-        gradients = self.group.summed_gradients(self.parameters[level], gradients)
-        mine = {parameter: gradients[parameter] for parameter in self.parameters[level] if parameter in gradients}
-        accumulate({p: laid_out_as(p, g if scale is None else g * scale) for p, g in mine.items()})
+        """Move a level by the sum of all processes' gradients, times `scale`; parameters without one stay. The gradients are
+        used up."""
+        parameters, optimizer = self.parameters[level], self.optimizers[level]
+        gradients = self.group.summed_gradients(parameters, gradients)
+        if scale is not None:
+            torch._foreach_mul_(list(gradients.values()), scale)  # they are nobody else's
+        accumulate({p: laid_out_as(p, gradients[p]) for p in parameters if p in gradients})
         clip = self.clip[level]
         if clip is not None:
-            nn.utils.clip_grad_norm_(self.parameters[level], clip)
-        optimizer = self.optimizers[level]
+            nn.utils.clip_grad_norm_(parameters, clip)
         with torch.enable_grad():
             optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        for group in optimizer.param_groups:  # zero_grad, without what it says to profilers
+            for parameter in group["params"]:
+                parameter.grad = None
         self.moves[level] += 1
         if self.after is not None:
             self.after(level, optimizer)
