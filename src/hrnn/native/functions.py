@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,10 +70,24 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 @functools.cache
+def _share_threads(library: ctypes.CDLL) -> None:
+    """Let the C use the threads that torch has, those of GNU's OpenMP; where that is not in memory, it starts its own."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return
+    loaded = dict.fromkeys(line.split(maxsplit=5)[-1] for line in lines if "libgomp" in line)
+    for path in sorted(loaded, key=lambda path: not path.startswith(str(Path(torch.__file__).parent)))[:1]:
+        library.hrnn_use_openmp.argtypes = [_P]
+        library.hrnn_use_openmp(ctypes.cast(ctypes.CDLL(path).GOMP_parallel, _P))
+
+
+@functools.cache
 def _of_level(dtype: torch.dtype) -> Any:
     library = native.library()
     if library is None or dtype not in _TYPES:
         return None
+    _share_threads(library)
     found = {}
     for name, (result, arguments) in _SIGNATURES.items():
         function = library[f"hrnn_{_TYPES[dtype]}_{name}_{native.level()}"]

@@ -21,3 +21,7 @@ EXPORT int hrnn_level(void) {
 }
 
 EXPORT const char *hrnn_sources(void) { return HRNN_SOURCES; }
+
+/* GOMP_parallel of the OpenMP that torch uses, or none. */
+void (*hrnn_openmp)(void (*)(void *), void *, unsigned, unsigned);
+EXPORT void hrnn_use_openmp(void *parallel) { hrnn_openmp = (void (*)(void (*)(void *), void *, unsigned, unsigned))parallel; }

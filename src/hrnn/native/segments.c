@@ -36,6 +36,8 @@
 #define DEPTH 256 /* rows of a packed panel that are used in one go: they stay in the nearest cache */
 #define MOST_THREADS 64
 
+extern void (*hrnn_openmp)(void (*)(void *), void *, unsigned, unsigned); /* see pick.c */
+
 enum { LSTM = 0, GRU = 1, RNN = 2 };
 
 /* What body.h is told of a block and of its weights; cells/native_block.py has the same. */
@@ -61,44 +63,53 @@ INLINE int64_t input_from(int64_t kind) { return kind == GRU ? 1 : 0; }
 INLINE int64_t input_blocks(int64_t kind) { return kind == GRU ? 3 : gate_blocks(kind); }
 INLINE int64_t hidden_blocks(int64_t kind) { return kind == GRU ? 3 : gate_blocks(kind); }
 
-/* A task that is split by rows: each thread goes through all ticks with rows of its own. A thread that cannot be started is
- * done without. Threads are not kept: what is worth splitting takes far longer than to start one, and a fork keeps none. */
+/* A task that is split by rows, always in the same way: each thread goes through all ticks with rows of its own. Whoever is free
+ * takes the next part. */
 typedef struct {
   void (*run)(void *, int64_t, int64_t);
   void *task;
-  int64_t row, rows;
-} Part;
+  int64_t row, rows, parts, next;
+} Team;
+
+static void member(void *given) {
+  Team *team = given;
+  for (;;) {
+    int64_t i = __atomic_fetch_add(&team->next, 1, __ATOMIC_RELAXED);
+    if (i >= team->parts) return;
+    int64_t start = team->rows * i / team->parts, stop = team->rows * (i + 1) / team->parts;
+    team->run(team->task, team->row + start, stop - start);
+  }
+}
 
 #ifndef _WIN32
-static void *part_of(void *given) {
-  Part *part = given;
-  part->run(part->task, part->row, part->rows);
+static void *helper(void *given) {
+  member(given);
   return NULL;
 }
 #endif
 
+/* The threads are those of the OpenMP that torch uses, where it was found: others would have to share the processor with them, as
+ * they wait in a loop for some milliseconds after torch's own work. Else they are started here; one that cannot be is done without. */
 static void split(void (*run)(void *, int64_t, int64_t), void *task, int64_t row, int64_t rows, int64_t threads) {
-#ifndef _WIN32
-  Part parts[MOST_THREADS];
-  pthread_t started[MOST_THREADS];
-  int running[MOST_THREADS];
   if (threads > MOST_THREADS) threads = MOST_THREADS;
   if (threads > rows) threads = rows;
-  int64_t from = row + rows;
-  for (int64_t i = threads - 1; i > 0; i--) {
-    int64_t start = row + rows * i / threads;
-    parts[i] = (Part){run, task, start, from - start};
-    from = start;
-    running[i] = pthread_create(&started[i], NULL, part_of, &parts[i]) == 0;
+  if (threads < 2) {
+    run(task, row, rows);
+    return;
   }
-  run(task, row, from - row);
-  for (int64_t i = 1; i < threads; i++) {
-    if (running[i]) pthread_join(started[i], NULL);
-    else run(task, parts[i].row, parts[i].rows);
+  Team team = {run, task, row, rows, threads, 0};
+  if (hrnn_openmp) {
+    hrnn_openmp(member, &team, (unsigned)threads, 0);
+    return;
   }
+#ifndef _WIN32
+  pthread_t started[MOST_THREADS];
+  int64_t count = 0;
+  while (count < threads - 1 && pthread_create(&started[count], NULL, helper, &team) == 0) count++;
+  member(&team);
+  while (count > 0) pthread_join(started[--count], NULL);
 #else
-  (void)threads;
-  run(task, row, rows);
+  member(&team);
 #endif
 }
 
