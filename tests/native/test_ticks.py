@@ -137,3 +137,27 @@ def test_what_is_not_contiguous_is_copied_and_other_dtypes_are_torchs():
     half = hrnn.HRNN(3, [8, 8], [4]).to(torch.bfloat16)
     assert not compiled.serves(half.cell(0))
     assert half(torch.randn(9, 2, 3).to(torch.bfloat16))[0].isfinite().all()
+
+
+def test_what_is_no_number_stays_in_its_row():
+    model = hrnn.HRNN(3, [8, 8], [4]).double()
+    x = torch.randn(9, 3, 3).double()
+    x[5, 1, 0] = math.nan
+    with torch.no_grad():
+        output, _ = model(x)
+    bad = output.isnan().any(-1)
+    assert bad[5:, 1].all()
+    assert int(bad.sum()) == 4
+
+
+def test_a_token_that_changed_after_it_was_checked_is_no_number():
+    """A loss that writes into x: torch would raise in mid-window; addresses beyond the weights must not be read."""
+    model = hrnn.HRNN(hrnn.Tokens(3), [8, 8], [4])
+    x, y = torch.randint(3, (12, 2)), torch.randn(12, 2, 8)
+
+    def loss(output, target):
+        x[4:] = 2**40
+        return (output - target).square().mean(-1)
+
+    result = hrnn.Restricted(segments_at_once=1).backward(model, x, y, loss=loss, betas=[1.0])
+    assert result.loss.isnan()

@@ -26,12 +26,7 @@ class NativeWeights(Prepared):
     def __init__(self, cell: BuiltinCell, own: bool = False):
         """own: they share no memory with the parameters."""
         self._cell, self._own, self._run = cell, own, functions(cell.weight_hidden)
-        self._sizes = (
-            KINDS[type(cell).__name__],
-            cell.hidden_size,
-            *((cell.input_size, 0) if cell.tokens else (0, cell.input_size)),
-            cell.context_size,
-        )
+        self._sizes = (KINDS[type(cell).__name__], cell.hidden_size, *_sizes(cell), cell.context_size)
         self._packed = cell.weight_hidden.new_empty(self._run.prepared_size(*self._sizes))
         self._structure = Weights()
         self.address = ctypes.addressof(self._structure)
@@ -57,8 +52,8 @@ class Buffers:
         self._run = functions(gates)
         memory, later = states[1] if len(states) > 1 else None, after[0] if after else None
         self._block = Block(
-            KINDS[type(cell).__name__], gates.shape[1], cell.hidden_size, 0 if cell.tokens else cell.input_size,
-            cell.context_size, *map(_address, (gates, states[0], memory, later, inputs)),
+            KINDS[type(cell).__name__], gates.shape[1], cell.hidden_size, *_sizes(cell), cell.context_size,
+            *map(_address, (gates, states[0], memory, later, inputs)),
         )  # fmt: skip
         self._address = ctypes.addressof(self._block)
         self._gates = gates.shape[2]
@@ -142,6 +137,11 @@ class Rows(Buffers):
                 )
             ),
         )  # fmt: skip
+
+
+def _sizes(cell: BuiltinCell) -> tuple[int, int]:
+    """The vocabulary of tokens, or 0; the size of vectors, or 0."""
+    return (cell.input_size, 0) if cell.tokens else (0, cell.input_size)
 
 
 def _address(tensor: Tensor | None) -> int | None:

@@ -208,10 +208,14 @@ typedef struct {
 static void NAME(enter_rows)(const Block *block, const Weights *weights, int64_t at, int64_t rows) {
   int64_t size = block->hidden, gates = gate_blocks(block->kind) * size;
   REAL *g = (REAL *)block->gates + at * gates;
-  if (block->input == 0) {
+  if (block->vocabulary) {
     const int64_t *tokens = (const int64_t *)block->inputs + at;
-    for (int64_t b = 0; b < rows; b++)
-      memcpy(g + b * gates, (const REAL *)weights->table + tokens[b] * gates, gates * sizeof(REAL));
+    for (int64_t b = 0; b < rows; b++) {
+      if ((uint64_t)tokens[b] < (uint64_t)block->vocabulary)
+        memcpy(g + b * gates, (const REAL *)weights->table + tokens[b] * gates, gates * sizeof(REAL));
+      else /* they were in range when they were checked */
+        for (int64_t j = 0; j < gates; j++) g[b * gates + j] = NAN;
+    }
   } else {
     for (int64_t b = 0; b < rows; b++) memcpy(g + b * gates, weights->table, gates * sizeof(REAL));
     NAME(by_rows)(rows, input_blocks(block->kind) * size, block->input, (const REAL *)block->inputs + at * block->input,
@@ -360,9 +364,10 @@ EXPORT void NAME(tick)(const Block *block, const Weights *weights, const NAME(Ti
   }
 }
 
-/* to[index[i]] += from[i], for rows of `columns` numbers. */
-EXPORT void NAME(scatter)(int64_t n, int64_t columns, int64_t width, const int64_t *index, const REAL *from, REAL *to) {
+/* to[index[i]] += from[i], for rows of `columns` numbers; `to` has `lines` of them. */
+EXPORT void NAME(scatter)(int64_t n, int64_t lines, int64_t columns, int64_t width, const int64_t *index, const REAL *from, REAL *to) {
   for (int64_t i = 0; i < n; i++) {
+    if ((uint64_t)index[i] >= (uint64_t)lines) continue;
     REAL *restrict sum = to + index[i] * columns;
     const REAL *restrict term = from + i * width;
     VECTORISE for (int64_t j = 0; j < columns; j++) sum[j] += term[j];

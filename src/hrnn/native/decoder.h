@@ -23,6 +23,7 @@ EXPORT int64_t NAME(decode_room)(int64_t n, int64_t summary, int64_t units, int6
 /* y, a row of logits, to the gradient of the cross-entropy, which is returned. */
 INLINE REAL NAME(cross_entropy)(int64_t outputs, int64_t target, REAL *restrict y, REAL weight) {
   REAL top = y[0], sum = 0;
+  if ((uint64_t)target >= (uint64_t)outputs) return NAN; /* it was in range when it was checked */
   for (int64_t o = 1; o < outputs; o++) top = y[o] > top ? y[o] : top;
   REAL chosen = y[target] - top;
   for (int64_t o = 0; o < outputs; o++) {

@@ -23,7 +23,7 @@ KINDS = {"LSTM": 0, "GRU": 1, "RNN": 2}
 class Block(ctypes.Structure):
     """Buffers of ticks."""
 
-    _fields_ = [(name, _N) for name in ("kind", "places", "hidden", "input", "context")] + [
+    _fields_ = [(name, _N) for name in ("kind", "places", "hidden", "vocabulary", "input", "context")] + [
         (name, _P) for name in ("gates", "states", "memory", "after", "inputs")
     ]
 
@@ -60,7 +60,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "sweep": (None, [_P, _P, _N, _N, _P, _P, _P, _P, _P, _P, _N]),
     "enter": (None, [_P, _P, _N]),
     "tick": (None, [_P, _P, _P]),
-    "scatter": (None, [_N, _N, _N, _P, _P, _P]),
+    "scatter": (None, [*[_N] * 4, *[_P] * 3]),
     "prepared_size": (_N, [_N] * 5),
     "prepare": (None, [*[_N] * 5, *[_P] * 7]),
     "activations": (None, [_N, _P, _P, _P]),
@@ -108,4 +108,4 @@ def scatter(sums: torch.Tensor, index: torch.Tensor, rows: torch.Tensor) -> None
         sums.index_add_(0, index, rows)
     else:
         index = index.contiguous()
-        run.scatter(len(index), sums.shape[1], rows.stride(0), index.data_ptr(), rows.data_ptr(), sums.data_ptr())
+        run.scatter(len(index), *sums.shape, rows.stride(0), index.data_ptr(), rows.data_ptr(), sums.data_ptr())

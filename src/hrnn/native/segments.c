@@ -42,10 +42,10 @@ enum { LSTM = 0, GRU = 1, RNN = 2 };
 
 /* What body.h is told of a block and of its weights; cells/native_block.py has the same. */
 typedef struct {
-  int64_t kind, places, hidden, input, context;
+  int64_t kind, places, hidden, vocabulary, input, context; /* vocabulary: of tokens, or 0; input: of vectors, or 0 */
   void *gates, *states, *memory; /* memory: an LSTM's c before each tick, and after the last */
   void *after;                   /* or, where ticks are not in line, an LSTM's c after each tick */
-  const void *inputs;                      /* int64_t tokens where input is 0, else vectors */
+  const void *inputs;                      /* int64_t tokens, or vectors */
 } Block;
 
 typedef struct {
