@@ -48,8 +48,37 @@ def test_small_hierarchies_and_long_windows_are_predicted_to_a_few_megabytes():
 def test_restricted_takes_a_fraction_of_full():
     shape = {"hidden_sizes": [64, 64, 64], "periods": [8, 8], "window": 1024, "batch": 32}
     full = memory.measure(children=1, method="full", **shape)
-    restricted = memory.measure(children=1, method="restricted", **shape)
+    restricted = memory.measure(children=1, method="restricted", segments_at_once=1, **shape)
     assert restricted < 0.1 * full
+
+
+def test_segments_at_once_take_their_share():
+    """1.6 MB each, and there are eight of them."""
+    shape = {"hidden_sizes": [64, 64], "periods": [20], "window": 170, "batch": 16}
+    one, all_of_them = (memory.measure(children=1, segments_at_once=number, **shape) for number in (1, 100))
+    assert all_of_them - one > 8e6
+    for number, measured in ((1, one), (100, all_of_them)):
+        assert memory.predict(**shape, segments_at_once=number) == pytest.approx(measured, abs=2e6)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
+def test_what_a_segment_takes_is_what_one_more_of_them_adds(cell):
+    shape = {"hidden_sizes": [48, 64], "periods": [10], "window": 1000, "batch": 8, "cell": cell, "inputs": 5, "tokens": False}
+    two, three = (memory.predict(**shape, segments_at_once=number, decoder_units=1, outputs=1) for number in (2, 3))
+    loss = 10 * 8 * 4 * (3 * 48 + 3)
+    assert three - two - loss == pytest.approx(room.segment_bytes(cell, 48, 10, 8, 5), rel=0.2)
+    assert memory.predict(**shape) == memory.predict(
+        **shape, segments_at_once=memory.segments_at_once([48, 64], [10], 8, cell=cell, inputs=5, tokens=False)
+    )
+    assert memory.predict([48, 64], [10], 39, 8, segments_at_once=3) == memory.predict(
+        [48, 64], [10], 39, 8, segments_at_once=9
+    )
+    assert memory.exact_count([48, 48], [10], 100, segments_at_once=3) == memory.exact_count([48, 48], [10], 100) + 20
+    assert memory.segments_at_once([48], [], 8) == 1
+
+
+def test_a_small_network_with_long_segments_does_not_keep_all_their_views():
+    assert room.segments_at_once("lstm", 1, 400, 1, 1) == 1
 
 
 def test_a_plan_fits_its_budget_and_a_smaller_period_would_not():
@@ -59,23 +88,27 @@ def test_a_plan_fits_its_budget_and_a_smaller_period_would_not():
         assert found.bytes <= 50_000_000
         assert found.bytes == memory.predict(found.hidden_sizes, found.periods, 100_000, 16)
         assert found.paper_count == memory.paper_count(found.periods, 100_000)
+        assert found.segments_at_once == memory.segments_at_once(found.hidden_sizes, found.periods, 16)
         smaller = [found.periods[0] - 1] * len(found.periods)
         assert smaller[0] < 2 or memory.predict(found.hidden_sizes, smaller, 100_000, 16) > 50_000_000
     assert memory.plan(1000, window=1000, batch=16) == []
     assert memory.plan(10**9, window=1000, batch=4, hidden=[32, 64], depths=[3])[0].hidden_sizes == [32, 64, 64]
 
 
-def test_a_plan_is_that_of_trying_every_period():
-    chance = random.Random(0)
+@pytest.mark.parametrize("number", [None, 1, 5])
+def test_a_plan_is_that_of_trying_every_period(number):
+    chance, given = random.Random(0), {"segments_at_once": number}
     for _ in range(30):
         window, batch, depth, hidden = (chance.randrange(*limits) for limits in ((4, 3000), (1, 20), (2, 5), (1, 200)))
         budget = int(2e6 + 10 ** chance.uniform(4, 8))
         periods = [[period] * (depth - 1) for period in range(2, max(2, math.isqrt(window)) + 1)]
         fitting = [
-            p for p in periods if math.prod(p) <= window and memory.predict([hidden] * depth, p, window, batch) <= budget
+            p
+            for p in periods
+            if math.prod(p) <= window and memory.predict([hidden] * depth, p, window, batch, **given) <= budget
         ]
-        assert [plan.periods for plan in memory.plan(budget, window, batch, hidden, [depth])] == fitting[:1]
-    assert [plan.periods[0] for plan in memory.plan(10**10, 2**62, 4)] == [33042, 2062]  # at once
+        assert [plan.periods for plan in memory.plan(budget, window, batch, hidden, [depth], **given)] == fitting[:1]
+    assert [plan.periods[0] for plan in memory.plan(10**10, 2**62, 4, segments_at_once=1)] == [33042, 2062]  # at once
 
 
 def test_plans_follow_the_growth_of_the_window():
@@ -92,6 +125,10 @@ def test_plans_follow_the_growth_of_the_window():
         (lambda: memory.paper_count([10], 0), "window is 0"),
         (lambda: memory.exact_count([8], [10], 20), "one fewer than hidden_sizes"),
         (lambda: memory.plan(0, 10, 1), "budget"),
+        (lambda: memory.plan(10, 10, 1, segments_at_once=0), "segments_at_once is 0"),
+        (lambda: memory.predict([8, 8], [10], 20, 4, segments_at_once="2"), "segments_at_once is '2'"),
+        (lambda: memory.exact_count([8, 8], [10], 20, segments_at_once=1.5), "segments_at_once is 1.5"),
+        (lambda: memory.segments_at_once([8, 8], [10], 4, width=0), "width is 0"),
     ],
 )
 def test_bad_input(call, message):

@@ -5,7 +5,6 @@ A count is in vectors per batch row. Bytes are those of the whole process above 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import os
@@ -19,11 +18,13 @@ from statistics import median
 from typing import Any
 
 from hrnn.arguments import entries, flag, shown, whole
-from hrnn.room import CELLS, cell_numbers, check_fits
+from hrnn.resident import peak_since as peak_since
+from hrnn.resident import start_of_peak as start_of_peak
+from hrnn.room import CELLS, MOST_AT_ONCE, OBJECTS, cell_numbers, check_fits, complete_segments
+from hrnn.room import segments_at_once as _at_most
 
 _BLOCK = 16  # hrnn.cells.block.BACKWARD_TICKS, without importing torch; a test compares them
 _FLOAT, _TOKEN = 4, 8
-_OBJECTS = 9_000  # bytes of the views that are kept of a tick
 _OVERHEAD = 2_000_000  # what a first window takes of allocators, libraries and interpreter, whatever its size
 
 
@@ -34,13 +35,34 @@ def paper_count(periods: Sequence[int], window: int) -> int:
     return sum(periods) + 2 * (window // math.prod(periods)) if periods else window
 
 
-def exact_count(hidden_sizes: Sequence[int], periods: Sequence[int], window: int) -> float:
-    """What has to be stored by the same reckoning, nothing left out: hidden states of every level, and, above the lowest, the
-    gradients of contexts. In vectors of the lowest level's size: a vector of twice that size counts twice."""
+def exact_count(hidden_sizes: Sequence[int], periods: Sequence[int], window: int, segments_at_once: int = 1) -> float:
+    """What has to be stored by the same reckoning, nothing left out: hidden states of every level, of the lowest those of all
+    segments that are differentiated together, and, above it, the gradients of contexts. In vectors of the lowest level's size:
+    a vector of twice that size counts twice."""
     sizes, periods, window = _checked(hidden_sizes, periods, window)
+    at_once = whole("segments_at_once", segments_at_once, most=MOST_AT_ONCE)
     ticks = [*periods, _ceil(window, math.prod(periods))]
+    ticks[0] *= min(at_once, complete_segments(periods, window))
     numbers = sum(n * size * (1 if level == 0 else 2) for level, (n, size) in enumerate(zip(ticks, sizes, strict=True)))
     return numbers / sizes[0]
+
+
+def segments_at_once(
+    hidden_sizes: Sequence[int],
+    periods: Sequence[int],
+    batch: int,
+    *,
+    inputs: int = 3,
+    tokens: bool = True,
+    cell: str = "lstm",
+    width: int = _FLOAT,
+) -> int:
+    """How many segments of the lowest level `Restricted` runs before it differentiates them, if nobody says otherwise: as many
+    as take 4 MB, 8 at most. width: bytes of a number. A window may have fewer that can be taken together."""
+    sizes, periods, _ = _checked(hidden_sizes, periods, 1)
+    batch, inputs, width = whole("batch", batch), whole("inputs", inputs), whole("width", width)
+    numbers = 1 if flag("tokens", tokens) else inputs
+    return _at_most(_cell(cell), sizes[0], periods[0], batch, numbers, width) if periods else 1
 
 
 def predict(
@@ -55,14 +77,18 @@ def predict(
     decoder_units: int = 256,
     all_indices: bool = False,
     outputs: int = 3,
+    segments_at_once: int | None = None,
 ) -> int:
     """Bytes that `Restricted` takes for one window, above the model, its inputs and targets: float32, fixed periods, a linear
-    head of `outputs` numbers. It adds up the buffers that the code allocates, and what a process takes beside them."""
+    head of `outputs` numbers. It adds up the buffers that the code allocates, and what a process takes beside them.
+    segments_at_once: as `Restricted` has it; None is what it chooses."""
     hidden_sizes, periods, window = _checked(hidden_sizes, periods, window)
     batch, inputs, outputs = whole("batch", batch), whole("inputs", inputs), whole("outputs", outputs)
     decoder_units = whole("decoder_units", decoder_units)
     flag("tokens", tokens), flag("all_indices", all_indices)
     gates, parts, scratch, _, _ = CELLS[_cell(cell)]
+    at_once = _chosen(segments_at_once, hidden_sizes, periods, batch, inputs=inputs, tokens=tokens, cell=cell)
+    group = min(at_once, complete_segments(periods, window))
     levels, total, temporary = len(hidden_sizes), 0, 0
     sizes = [inputs, *hidden_sizes, 0]
     for level, size in enumerate(hidden_sizes):
@@ -73,9 +99,11 @@ def predict(
         blocks = _ceil(ticks, _BLOCK) if top else 1
         read = _TOKEN if reads_tokens else _FLOAT * below
         tick = _FLOAT * size * (gates + parts + scratch + 1) + read
-        total += batch * (ticks * tick + blocks * _FLOAT * size * parts)
-        total += batch * min(ticks, _BLOCK) * _FLOAT * size * (gates + (1 if cell == "lstm" else 0))  # differentiation
-        total += _OBJECTS * (min(ticks, _BLOCK) if top else ticks)
+        segments = 1 if level else group
+        places = batch * segments
+        total += places * (ticks * tick + blocks * _FLOAT * size * parts)
+        total += places * min(ticks, _BLOCK) * _FLOAT * size * (gates + (1 if cell == "lstm" else 0))  # differentiation
+        total += OBJECTS * (min(ticks, _BLOCK) if top else ticks * segments)
         total += _FLOAT * cell_numbers(cell, below, above, size) * (2 if cell == "lstm" else 1)  # gradients, scaled copies
         if not top:
             reach, width = periods[level], (inputs if reads_tokens else below)
@@ -83,22 +111,29 @@ def predict(
             total += gradients
             total += batch * reach * read  # history in the new state
             decoded = reach if all_indices else 1
-            temporary = max(temporary, gradients + _FLOAT * batch * decoded * (3 * decoder_units + 3 * width))
-    lowest = periods[0] if periods else _BLOCK
+            temporary = max(temporary, gradients + _FLOAT * places * decoded * (3 * decoder_units + 3 * width))
+    lowest = periods[0] * group if periods else _BLOCK
     # The loss: its copy of the output, the gradient of that and what the head makes of it.
     temporary = max(temporary, _FLOAT * batch * lowest * (3 * hidden_sizes[0] + 3 * outputs))
     return total + temporary + _OVERHEAD
 
 
+def _chosen(given: int | None, hidden_sizes: Sequence[int], periods: Sequence[int], batch: int, **options: Any) -> int:
+    if given is None:
+        return segments_at_once(hidden_sizes, periods, batch, **options)
+    return whole("segments_at_once", given, most=MOST_AT_ONCE)
+
+
 @dataclass(frozen=True)
 class Plan:
-    """A hierarchy that fits: predicted bytes, and the two counts."""
+    """A hierarchy that fits: predicted bytes, the two counts, and how many segments are differentiated together, at most."""
 
     hidden_sizes: list[int]
     periods: list[int]
     bytes: int
     paper_count: int
     exact_count: float
+    segments_at_once: int
 
 
 def plan(
@@ -113,6 +148,8 @@ def plan(
     summarise. `hidden` is the size of every level, or, from the lowest, of each (the last is repeated). An empty list:
     nothing fits. Further options are those of `predict`."""
     budget, window, batch = whole("budget", budget), whole("window", window), whole("batch", batch)
+    if options.get("segments_at_once") is not None:
+        options["segments_at_once"] = whole("segments_at_once", options["segments_at_once"], most=MOST_AT_ONCE)
     given = [hidden] if isinstance(hidden, int) else entries("hidden", hidden, "[256]")
     sizes = [whole("hidden", size) for size in given]
     if not sizes:
@@ -127,23 +164,31 @@ def plan(
         if period is not None:
             periods = [period] * (depth - 1)
             size = predict(levels, periods, window, batch, **options)
-            found.append(Plan(levels, periods, size, paper_count(periods, window), exact_count(levels, periods, window)))
+            known = {name: options[name] for name in ("inputs", "tokens", "cell") if name in options}
+            at_once = _chosen(options.get("segments_at_once"), levels, periods, batch, **known)
+            counts = paper_count(periods, window), exact_count(levels, periods, window, at_once)
+            found.append(Plan(levels, periods, size, *counts, at_once))
     return found
 
 
-def _cost(levels: list[int], batch: int, options: dict[str, Any], periods: list[int], window: int) -> int:
+def _cost(levels: list[int], batch: int, options: dict[str, Any], periods: list[int], window: int, floor: bool = False) -> int:
+    """What `predict` says. floor: of one segment at a time, or, where their number is given, of as many as a longer period
+    would have as well; a longer period can only cost more, but for the top level."""
+    if floor:
+        options = {**options, "segments_at_once": min(options.get("segments_at_once") or 1, *periods, window)}
     return predict(levels, periods, window, batch, **options)
 
 
-def _smallest_period(budget: int, window: int, cost: Callable[[list[int], int], int], below: int) -> int | None:
+def _smallest_period(budget: int, window: int, cost: Callable[..., int], below: int) -> int | None:
     """Of a hierarchy with `below` levels below the top that fits the budget. It need not try them all: a longer period makes
-    nothing cheaper but the top level, which must therefore lose at least as many ticks as are too many."""
-    growth = 2 * (cost([1] * below, 2) - cost([1] * below, 1))  # with a tick of the top, at most
+    nothing cheaper but the top level, which must therefore lose at least as many ticks as are too many, and the number of
+    segments at once, which is small by the time that segments are long."""
+    growth = 2 * (cost([1] * below, 2, floor=True) - cost([1] * below, 1, floor=True))  # with a tick of the top, at most
     period = 2
     while period <= max(2, math.isqrt(window)) and period**below <= window:
-        excess = cost([period] * below, window) - budget
-        if excess <= 0:
+        if cost([period] * below, window) <= budget:
             return period
+        excess = max(0, cost([period] * below, window, floor=True) - budget)
         ticks = _ceil(window, period**below) - _ceil(excess, growth)
         if ticks < 1 or not below:
             return None
@@ -182,7 +227,7 @@ def measure(maker: str = "hrnn.memory:one_window", *, children: int = 3, **argum
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     sizes = []
     for _ in range(children):
-        command = [sys.executable, "-c", "from hrnn.memory import _child; _child()", maker, given]
+        command = [sys.executable, "-c", "from hrnn.resident import child; child()", maker, given]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -202,6 +247,7 @@ def one_window(
     cell: str = "lstm",
     indices: str = "sampled",
     device: str = "cpu",
+    segments_at_once: int | None = None,
 ) -> tuple[Callable[[], object], Callable[[], object]]:
     """What `measure` runs by default: a window of random inputs, a linear head, a target at every step, local losses."""
     import torch
@@ -212,7 +258,7 @@ def one_window(
     from hrnn.tensors import device_of
 
     torch.manual_seed(0)
-    gradients: dict[str, Any] = {"restricted": Restricted(), "full": Full()}
+    gradients: dict[str, Any] = {"restricted": Restricted(segments_at_once=segments_at_once), "full": Full()}
     if not isinstance(method, str) or method not in gradients:
         raise ValueError(f"method is {shown(method)}; expected one of {sorted(gradients)}")
     window, batch, inputs = whole("window", window), whole("batch", batch), whole("inputs", inputs)
@@ -233,49 +279,6 @@ def one_window(
             parameter.grad = None
 
     return lambda: run(2), lambda: run(window)
-
-
-def _child() -> None:
-    """The child process of `measure`: prints bytes."""
-    import importlib
-
-    import torch
-
-    torch.set_num_threads(1)
-    module, function = sys.argv[1].split(":")
-    arguments = json.loads(sys.argv[2])
-    warm_up, run = getattr(importlib.import_module(module), function)(**arguments)
-    warm_up()
-    device = torch.device(arguments.get("device", "cpu"))
-    if device.type != "cpu":
-        accelerator = torch.get_device_module(device)
-        accelerator.reset_peak_memory_stats()
-        before = accelerator.memory_allocated()
-        run()
-        print(accelerator.max_memory_allocated() - before)
-        return
-    before = start_of_peak()
-    run()
-    print(peak_since(before))
-
-
-def start_of_peak() -> int:
-    """Give back what is free, let the process's peak start anew, and return its resident bytes (Linux only)."""
-    ctypes.CDLL(None).malloc_trim(0)
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
-    return _status("VmRSS")
-
-
-def peak_since(before: int) -> int:
-    """How far the process's resident memory went above `before`, what `start_of_peak` returned."""
-    return _status("VmHWM") - before
-
-
-def _status(name: str) -> int:
-    with open("/proc/self/status") as file:
-        line = next(line for line in file if line.startswith(name + ":"))
-    return int(line.split()[1]) * 1024
 
 
 def _fixed(periods: Sequence[int], window: int) -> tuple[list[int], int]:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 CELLS = {"lstm": (4, 2, 1, 4, 4), "gru": (4, 1, 0, 3, 3), "rnn": (1, 1, 0, 1, 1)}  # gates, state, scratch, entering, hidden
-_AT_ONCE, _MOST_AT_ONCE = 2_000_000, 8  # bytes, segments
+OBJECTS = 9_000  # bytes of the views that are kept of a tick
+MOST_AT_ONCE = 1000  # segments, whoever says so: beyond it nothing is quicker
+_AT_ONCE, _ENOUGH = 2_000_000, 8  # bytes, segments
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
@@ -39,17 +41,31 @@ def cell_numbers(cell: str, below: int, above: int, size: int) -> int:
 
 
 def segment_bytes(cell: str, size: int, period: int, rows: int, numbers: int, width: int = 4) -> int:
-    """What one segment of a level takes until it is differentiated, and while it is: `numbers` of an input, `width` bytes of a
-    number."""
+    """What one segment of a level takes until it is differentiated, and while it is, with what Python keeps of its ticks:
+    `numbers` of an input, `width` bytes of a number."""
     gates, parts, scratch, _, _ = CELLS[cell]
     kept = gates + parts + scratch + 1
-    return rows * period * width * (size * (kept + gates + 1) + 2 * numbers)
+    return period * (rows * width * (size * (kept + gates + 1) + 2 * numbers) + OBJECTS)
 
 
 def segments_at_once(cell: str, size: int, period: int, rows: int, numbers: int, width: int = 4) -> int:
     """How many segments of the lowest level are run before they are differentiated, unless somebody says otherwise: as many as
     take 2 MB, of which a small network has many."""
-    return max(1, min(_MOST_AT_ONCE, _AT_ONCE // segment_bytes(cell, size, period, rows, numbers, width)))
+    return max(1, min(_ENOUGH, _AT_ONCE // segment_bytes(cell, size, period, rows, numbers, width)))
+
+
+def complete_segments(periods: Sequence[int], steps: int) -> int:
+    """How many segments of the lowest level can be differentiated together, in so many steps: they end with the one above."""
+    return max(1, min([steps // periods[0], *periods[1:2]])) if periods else 1
+
+
+def group_size(complete: int, most: int) -> int:
+    """Segments of a group, of so many that are complete: groups are about equal."""
+    return _ceil(complete, _ceil(complete, most))
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
 
 
 def memory_of_machine() -> int | None:

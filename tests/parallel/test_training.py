@@ -12,6 +12,7 @@ import pytest
 
 from campaigns.small import journal
 from hrnn.cli import main
+from hrnn.training.entries import read_entries
 from tests.runs import SMALL, last_update, tasks
 from tests.torchrun import ROOT, command, environment, torchrun
 
@@ -67,6 +68,8 @@ def runs(request, tmp_path_factory):
 @pytest.mark.parametrize("name", ["copy", "pixels", "needle", "unlocked"])
 def test_a_run_by_two_processes_is_that_of_one_although_one_may_be_killed(runs, name):
     compare(journal(runs / f"{name}-2"), journal(runs / name))
+    numbers = [read_entries(runs / folder)["model"]["segments_at_once"] for folder in (name, f"{name}-2")]
+    assert numbers == ([8, 8] if name in ("copy", "pixels") else [1, 1])  # 1: given boundaries, true gradients
     result = json.loads((runs / f"{name}-2" / "result.json").read_text())
     assert result["updates"] == json.loads((runs / name / "result.json").read_text())["updates"]
 

@@ -61,7 +61,8 @@ def with_option(config, section, field, value):
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
 def test_every_option_refuses_every_wrong_type_in_python_and_in_a_file(task):
-    base = Config(task, Model(hidden_sizes=(4, 4), periods=() if isinstance(task, Text) else (3,), window=5, betas=(0.1,)))
+    periods = () if isinstance(task, Text) else (3,)
+    base = Config(task, Model(hidden_sizes=(4, 4), periods=periods, window=5, betas=(0.1,), segments_at_once=1))
     base = replace(base, budget=Budget(updates=1))
     entries = to_json(base)
     assert from_json(entries) == base
@@ -92,6 +93,7 @@ def test_every_option_refuses_every_wrong_type_in_python_and_in_a_file(task):
         ("model", "betas", ((-0.1,),)),
         ("model", "decoder_layers", (0, 100_000)),
         ("model", "window", (0, -5)),
+        ("model", "segments_at_once", (0, -5)),
         ("model", "cell", ("lstn", "")),
         ("budget", "epochs", (0, -1.0)),
         ("upkeep", "threads", (0, 100_000)),
@@ -117,7 +119,7 @@ def test_a_file_that_is_no_configuration():
     entries = to_json(resolved(Config(Copy(), budget=Budget(updates=1))))
     damaged = [5, None, [], {}, {**entries, "task": 5}, {**entries, "task": {"name": 5}}, {**entries, "model": [1]}]
     damaged += [{**entries, "upkeep": {**entries["upkeep"], "sed": 1}}, {**entries, "more": {}}]
-    damaged += [{**entries, "model": {**entries["model"], name: None}} for name in ("window", "hidden_sizes", "betas")]
+    damaged += [{**entries, "model": {**entries["model"], name: None}} for name in ("window", "betas", "segments_at_once")]
     damaged += [{**entries, "learning": {**entries["learning"], "update": "segment"}}]  # without --update-every
     for one in damaged:
         with pytest.raises(UserError):

@@ -88,6 +88,10 @@ def test_a_model_and_a_state_of_0_1_0_load():
     torch.testing.assert_close(output, then["output"], rtol=1e-12, atol=1e-12)
 
 
+def test_old_runs_take_one_segment_at_a_time(old_run):
+    assert folders.read_run(old_run).options["model"]["segments_at_once"] == 1
+
+
 def test_an_option_that_an_old_run_lacks_is_never_todays_default(tmp_path):
     shutil.copytree(OLD / "locked", tmp_path / "run")
     config = tmp_path / "run" / "config.json"

@@ -23,6 +23,7 @@ from hrnn.gradients.block_tape import BlockTape
 from hrnn.gradients.objective import Objective
 from hrnn.gradients.updates import Mover
 from hrnn.gradients.window import Chunk, Differentiated, InputGradient, Window
+from hrnn.room import group_size
 from hrnn.schedules import InPhase
 from hrnn.segments import Ending, Moment
 from hrnn.state import State
@@ -94,7 +95,7 @@ class SegmentBySegment:
         complete = min(complete, self.mover.segments_left(0, complete))
         if complete < 2:
             return None
-        columns = -(-complete // -(-complete // self.most))
+        columns = group_size(complete, self.most)
         return self.x[self.at : self.at + columns * periods[0]].view(columns, periods[0], *self.x.shape[1:])
 
     def _task(self, chunk: Chunk, moment: Moment, hidden: Tensor) -> None:

@@ -11,7 +11,7 @@ from hrnn.gradients.objective import Objective
 from hrnn.gradients.rounds import Rounds
 from hrnn.gradients.updates import Mover, Updates, check_updates
 from hrnn.gradients.window import Window
-from hrnn.room import segments_at_once
+from hrnn.room import MOST_AT_ONCE, complete_segments, segments_at_once
 from hrnn.segments import reach_of
 from hrnn.state import State
 
@@ -32,7 +32,10 @@ class Restricted(Gradient):
     def __init__(self, round_steps: int | None = None, segments_at_once: int | None = None):
         remedy = "at least 1, or None for a default"
         self.round_steps = None if round_steps is None else whole("round_steps", round_steps, remedy=remedy)
-        self.segments_at_once = None if segments_at_once is None else whole("segments_at_once", segments_at_once, remedy=remedy)
+        remedy = f"1 to {MOST_AT_ONCE}, or None for a default"
+        self.segments_at_once = (
+            None if segments_at_once is None else whole("segments_at_once", segments_at_once, most=MOST_AT_ONCE, remedy=remedy)
+        )
 
     def allowed(self, updates: Updates | None, window: Window, weight: float | None) -> Updates | None:
         if updates is not None:
@@ -44,8 +47,16 @@ class Restricted(Gradient):
         mover = Mover(updates, len(model.levels), window.local_weight, window.state.batch)
         together = window.in_phase and in_phase(model.levels, model.periods, clock)
         if mover.agreed_phase(clock.position[0].tolist() if together else None, len(model.periods)) is not None:
-            return SegmentBySegment(window, objective, mover, self.segments_at_once or _segments_at_once(window)).run()
+            most = _possible(self.segments_at_once or _segments_at_once(window), window, mover)
+            return SegmentBySegment(window, objective, mover, most).run()
         return Rounds(window, objective, self.round_steps, mover).run()
+
+
+def _possible(most: int, window: Window, mover: Mover) -> int:
+    """No more than can ever be taken together: each gets its share of buffers. Chunks do not say how long the window is."""
+    periods = [reach_of(period) for period in window.model.periods]
+    steps = most * sum(periods[:1]) if window.streamed else window.steps
+    return mover.segments_left(0, min(most, complete_segments(periods, steps)))
 
 
 def _segments_at_once(window: Window) -> int:

@@ -111,7 +111,7 @@ class Window:
         self.streamed = not isinstance(given.x, Tensor)
         self.batch: int | None = None
         self.row_steps = 0  # of all rows, in the chunks that have been handed out
-        self._steps = 0  # of the chunks so far
+        self.steps = 0  # of the chunks so far; of the whole window if it is given as one
         self._start_over: Tensor | None = None  # rows that are reset before the first step
         self._opened = self.in_phase = False
         self._given_state = state
@@ -185,8 +185,8 @@ class Window:
             )
         mask = None if mask is None else _checked_mask(mask, steps, batch).to(model.device)
         lengths = checks.lengths(chunk.lengths, steps, batch, model.device)
-        checks.values(model, x, lengths, start=self._steps)
-        self._steps += steps
+        checks.values(model, x, lengths, start=self.steps)
+        self.steps += steps
         if lengths is not None:
             valid = torch.arange(steps, device=model.device)[:, None] < lengths
             mask = valid if mask is None else mask & valid

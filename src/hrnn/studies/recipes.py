@@ -196,7 +196,8 @@ def complete(config: Config[TaskT], seed: int, data: Path | None, scale: float =
     elif isinstance(task, Text):
         task = replace(task, data=(_folder(data, "ptb"),))
     runtime = Runtime(seed, threads=1, journal_every=journal_every, tensorboard=False, frozen_every=0)
-    config = replace(config, task=task, upkeep=runtime)
+    # One segment at a time, as the paper counts memory, and as the results that are there were found.
+    config = replace(config, task=task, model=replace(config.model, segments_at_once=1), upkeep=runtime)
     return resolved(config if scale == 1 else replace(config, budget=scaled(config.budget, config.learning.batch, scale)))
 
 

@@ -24,6 +24,7 @@ from hrnn.studies.plan import Request, run_missing
 from hrnn.studies.recipes import Profile, complete
 from hrnn.tasks import Copy, Pixels, Text
 from hrnn.training.config import Budget, Config, Learning, Model, from_json
+from hrnn.training.formats import with_old_values
 from hrnn.training.network import unrolled
 
 TUNING_SEED = 100
@@ -149,7 +150,7 @@ def points(folder: Path, name: str) -> list[Point]:
         return []
     task = name.partition("/")[0]
     by_progress, entry = TASKS[task].task.judged_by_progress, judged_by(task).name
-    config = from_json(stored.entries["config"])
+    config = from_json(with_old_values(stored.entries["config"]))
     share = unrolled(config) / config.window if task == "text" else 1.0  # of mr-hrnn, a sequence has fewer characters
     made: list[Point] = []
     moves = 0

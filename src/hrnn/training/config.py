@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
+from hrnn import room
 from hrnn.errors import UserError, shortened
 from hrnn.limits import LEVELS, Limit, above, at_least, built, fitted, option
 from hrnn.metrics import Metric
@@ -50,6 +51,9 @@ class Model:
     round_steps: int | None = option(None, at_least(1))
     """Where the data say when levels tick: steps run forward before what is complete is differentiated; by default four times
     what the lowest decoder reaches. It bounds the memory, and how often levels can move with --update segment."""
+    segments_at_once: int | None = option(None, at_least(1, room.MOST_AT_ONCE))
+    """With restricted gradients and fixed periods: segments of the lowest level run forward before they are differentiated, at
+    most; by default as many as take 4 MB, 8 at most. More are quicker where networks are small, and change last bits."""
 
     @property
     def restricted(self) -> bool:
@@ -167,6 +171,15 @@ class Config(Generic[TaskT]):
     def window(self) -> int:
         return _known(self.model.window)
 
+    @property
+    def segments_at_once(self) -> int:
+        return _known(self.model.segments_at_once)
+
+    @property
+    def grouped(self) -> bool:
+        """Can several segments of the lowest level be differentiated together?"""
+        return self.model.restricted and self.model.cell in CELLS and bool(self.periods) and not self.reaches
+
 
 def _known(value: T | None) -> T:
     if value is None:
@@ -188,7 +201,8 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
     window = suggested["window"] if model.window is None else model.window
     default = 0.0 if model.model in ("gr-hrnn", "lstm") else 0.1
     betas = _for_each((default,) if model.betas is None else model.betas, below_top)
-    model = replace(model, hidden_sizes=levels, periods=periods, betas=betas, window=window)
+    at_once = model.segments_at_once  # if it is open, it waits for the task to know its inputs
+    model = replace(model, hidden_sizes=levels, periods=periods, betas=betas, window=window, segments_at_once=at_once or 1)
     every = (1,) if learning.update == "segment" and learning.update_every is None else learning.update_every
     learning = replace(learning, update_every=every and _for_each(every, len(levels)))
     if budget.updates is None and budget.sequences is None and budget.epochs is None:
@@ -196,7 +210,18 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
     if budget.validate_every is None and "validate_every" in suggested:
         budget = replace(budget, validate_every=suggested["validate_every"])
     config = checked(replace(config, model=model, learning=learning, budget=budget))
-    return fitted(replace(config, task=config.task.resolved()))  # last, because it may read data
+    config = fitted(replace(config, task=config.task.resolved()))  # late, because it may read data
+    return config if at_once else replace(config, model=replace(config.model, segments_at_once=_segments_at_once(config)))
+
+
+def _segments_at_once(config: Config[Any]) -> int:
+    """By the rows of the whole batch, so that the number is the same however many processes share it."""
+    if not config.grouped:
+        return 1
+    inputs, (size, *_), (period, *_) = config.task.inputs, config.hidden_sizes, config.periods
+    numbers = inputs if isinstance(inputs, int) else 1
+    most = room.segments_at_once(config.model.cell, size, period, config.learning.batch, numbers)
+    return min(most, (config.learning.update_every or (0,))[0] or most)  # no more than it runs before it moves
 
 
 def _for_each(values: tuple[T, ...], levels: int) -> tuple[T, ...]:
@@ -237,6 +262,11 @@ def checked(config: Config[TaskT]) -> Config[TaskT]:
         raise UserError("--model mr-hrnn takes its window from fixed periods; use --model hrnn with a --window")
     if model.round_steps is not None and not config.reaches:
         raise UserError("--round-steps is for levels that tick where the data say (text with --boundaries); drop it")
+    if config.segments_at_once > 1 and not config.grouped:
+        raise UserError(
+            f"--segments-at-once is {config.segments_at_once}, which is for --model ours and gr-hrnn with built-in cells and "
+            "fixed --periods only; drop it"
+        )
     _check_learning(model, learning, len(sizes))
     if budget.updates is None and budget.sequences is None and budget.epochs is None:
         raise UserError("the run has no end; give --updates, --sequences or --epochs")
@@ -254,6 +284,10 @@ def _check_learning(model: Model, learning: Learning, levels: int) -> None:
         )
     if learning.update == "segment" and len(every or ()) != levels:
         raise UserError(f"--update-every is {every}; give one for each of the {levels} levels")
+    if every is not None and every[0] == 1 and (at_once := model.segments_at_once or 1) > 1:
+        raise UserError(
+            f"--segments-at-once is {at_once} and the lowest level moves after each; give --update-every {at_once}, or drop it"
+        )
     if learning.momentum and learning.optimizer not in ("sgd", "rmsprop"):
         raise UserError(f"--momentum is for sgd and rmsprop; {learning.optimizer} has its own")
 

@@ -13,7 +13,7 @@ from hrnn.errors import UserError, shortened, words_of
 from hrnn.limits import built
 from hrnn.metrics import Metrics
 from hrnn.training.files import content_of, opened
-from hrnn.training.formats import SECTIONS, checksum, upgrade_config, upgrade_result
+from hrnn.training.formats import SECTIONS, checksum, upgrade_config, upgrade_result, with_old_values
 
 HEADER_BYTES = 100_000_000  # at most, as safetensors has it
 CONFIG, RESULT, LOCK = "config.json", "result.json", "lock"
@@ -89,7 +89,7 @@ def as_checkpointed(folder: Path) -> dict[str, Any] | None:
             with opened(path) as file:
                 length = int.from_bytes(file.read(8), "little")
                 header = json.loads(file.read(min(length, HEADER_BYTES)))
-            return dict(json.loads(header["__metadata__"]["facts"])["config"])
+            return with_old_values(dict(json.loads(header["__metadata__"]["facts"])["config"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return None

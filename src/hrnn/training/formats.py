@@ -21,7 +21,11 @@ SECTIONS = ("task", "model", "learning", "budget", "upkeep")
 BEGUN_BY_1 = "format1-"  # how the id of a run begins that was given none when it began
 
 # What a version did that did not know an option yet: by section, then by option; "task NAME" is for one task alone.
-ADDED_SINCE_1: dict[str, dict[str, Any]] = {"upkeep": {"frozen_every": 0}, "task text": {"unknown": False}}
+ADDED_SINCE_1: dict[str, dict[str, Any]] = {
+    "upkeep": {"frozen_every": 0},
+    "task text": {"unknown": False},
+    "model": {"segments_at_once": 1},
+}
 
 
 def checksum(entries: dict[str, Any]) -> str:
@@ -43,8 +47,8 @@ def upgrade_config(entries: dict[str, Any], path: Path) -> dict[str, Any]:
         stable = {name: entries.get(name) for name in SECTIONS if name != "budget"}
         digest = hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()
         identity: dict[str, Any] = {"id": BEGUN_BY_1 + digest[:16], "data": None, "modules": {}}
-        entries = {**identity, **with_old_values(entries), "format": CONFIG_FORMAT}
-    return entries
+        entries = {**identity, **entries, "format": CONFIG_FORMAT}
+    return with_old_values(entries)
 
 
 def with_old_values(entries: dict[str, Any]) -> dict[str, Any]:

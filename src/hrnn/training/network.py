@@ -62,7 +62,7 @@ def gradient(config: Config[Any]) -> Full | Restricted:
     """How the model's gradient is computed."""
     if not config.model.restricted:
         return Full()
-    return Restricted(config.model.round_steps if config.reaches else None)
+    return Restricted(config.model.round_steps if config.reaches else None, config.segments_at_once)
 
 
 def unrolled(config: Config[Any]) -> int:

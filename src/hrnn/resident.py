@@ -1,0 +1,49 @@
+"""How much memory a process has come to take."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import sys
+
+
+def child() -> None:
+    """The child process of `hrnn.memory.measure`: prints bytes."""
+    import torch
+
+    torch.set_num_threads(1)
+    module, function = sys.argv[1].split(":")
+    arguments = json.loads(sys.argv[2])
+    warm_up, run = getattr(importlib.import_module(module), function)(**arguments)
+    warm_up()
+    device = torch.device(arguments.get("device", "cpu"))
+    if device.type != "cpu":
+        accelerator = torch.get_device_module(device)
+        accelerator.reset_peak_memory_stats()
+        before = accelerator.memory_allocated()
+        run()
+        print(accelerator.max_memory_allocated() - before)
+        return
+    before = start_of_peak()
+    run()
+    print(peak_since(before))
+
+
+def start_of_peak() -> int:
+    """Give back what is free, let the process's peak start anew, and return its resident bytes (Linux only)."""
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    return _status("VmRSS")
+
+
+def peak_since(before: int) -> int:
+    """How far the process's resident memory went above `before`, what `start_of_peak` returned."""
+    return _status("VmHWM") - before
+
+
+def _status(name: str) -> int:
+    with open("/proc/self/status") as file:
+        line = next(line for line in file if line.startswith(name + ":"))
+    return int(line.split()[1]) * 1024
