@@ -6,7 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from hrnn import room
 from hrnn.errors import DivergedError, UserError
+from hrnn.gradients import restricted
+from hrnn.gradients.in_phase import SegmentBySegment
 from hrnn.tasks import Copy, Needle, Pixels, Reading, Text
 from hrnn.training import folder as folders
 from hrnn.training.checkpoint import read as read_checkpoint
@@ -336,3 +339,19 @@ def test_a_users_cell_is_trained_by_name(tmp_path, monkeypatch):
     )
     assert start(config, tmp_path / "run").result["updates"] == 2
     assert json.loads((tmp_path / "run" / "config.json").read_text())["model"]["cell"] == "cells_of_mine:Leaky"
+
+
+def test_a_run_keeps_its_number_of_segments_at_once(tmp_path, monkeypatch):
+    """Whatever this version would choose by now; with a larger budget, too, for which the configuration is completed anew."""
+    options = (SMALL, Learning(batch=5), Budget(updates=2), QUIET)
+    straight, run = tmp_path / "straight", tmp_path / "run"
+    start(Config(Needle(steps=30, test_sequences=5), *options), run)
+    start(Config(Needle(steps=30, test_sequences=5), SMALL, Learning(batch=5), Budget(updates=4), QUIET), straight)
+    monkeypatch.setattr(room, "_AT_ONCE", 1)
+    used = []
+    monkeypatch.setattr(restricted, "SegmentBySegment", lambda *given: used.append(given[-1]) or SegmentBySegment(*given))
+    train(run, budget=Budget(updates=4))
+    assert folders.read_entries(run)["model"]["segments_at_once"] == 8
+    assert used == [7, 7]  # as many as the window has
+    first, second = (load(folder, checkpoint="last").network.state_dict() for folder in (straight, run))
+    assert all(torch.equal(first[name], second[name]) for name in first)
