@@ -201,6 +201,11 @@ def _processes(measured: dict[str, Any], names: list[str], shared: bool) -> str:
     return table(["configuration", "processes", "rows each", *(f"speed, {n} (adding up)" for n in _networks(measured))], rows)
 
 
+def _bytes(sizes: list[int], periods: list[int], window: int, batch: int) -> int:
+    """Of the code whose times were measured: torch, one segment after the other. The same on every machine."""
+    return predict(sizes, periods, window, batch, segments_at_once=1, native=False)
+
+
 def _windows(measured: dict[str, Any]) -> str:
     """Windows that grow, 8 rows per process, levels like those of the copy configuration, period 10, the depth that needs the
     least memory."""
@@ -208,7 +213,7 @@ def _windows(measured: dict[str, Any]) -> str:
     size, rows_each, period = measured["configurations"]["copy"]["sizes"][0], 8, 10
     rows = []
     for window in WINDOWS:
-        depth = min(DEPTHS, key=lambda n: predict([size] * n, [period] * (n - 1), window, rows_each))
+        depth = min(DEPTHS, key=lambda n: _bytes([size] * n, [period] * (n - 1), window, rows_each))
         sizes, periods = [size] * depth, [period] * (depth - 1)
         deep = Costs(
             [known.levels[0], *[known.levels[1]] * (depth - 1)],
@@ -221,7 +226,7 @@ def _windows(measured: dict[str, Any]) -> str:
         )
         network = Network(*NETWORKS["10 Gbit/s"])
         seconds = deep.compute(rows_each)
-        rows.append([f"{window:,}", str(depth), f"{predict(sizes, periods, window, rows_each) / 1e6:,.0f}", _duration(seconds),
+        rows.append([f"{window:,}", str(depth), f"{_bytes(sizes, periods, window, rows_each) / 1e6:,.0f}", _duration(seconds),
                      *(f"{100 * deep.update(network, n, rows_each * n)['share']:.2g} %" for n in PROCESSES[1:]),
                      f"{100 * deep.every_segment(network, 8, rows_each):.0f} %",
                      f"{100 * deep.every_segment(network, 1024, rows_each):.0f} %"])  # fmt: skip

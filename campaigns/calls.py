@@ -287,6 +287,7 @@ CALLS = {
             "all_indices": ["True"],
             "outputs": ["2"],
             "segments_at_once": ["None", "3"],
+            "native": ["True", "None"],
         },
         (*_SIZES, "batch"),
         weight=2,

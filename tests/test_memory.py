@@ -35,7 +35,7 @@ def test_constants_are_those_of_the_code():
 def test_predicted_bytes_are_near_the_measured(cell):
     shape = {"hidden_sizes": [128, 128], "periods": [8], "window": 800, "batch": 64}
     measured = memory.measure(children=1, cell=cell, **shape)
-    assert measured > 30e6
+    assert measured > 25e6
     assert memory.predict(**shape, cell=cell) == pytest.approx(measured, rel=0.15)
 
 
@@ -53,10 +53,10 @@ def test_restricted_takes_a_fraction_of_full():
 
 
 def test_segments_at_once_take_their_share():
-    """1.6 MB each, and there are eight of them."""
+    """0.7 MB each, 1.6 MB where torch runs the ticks, and there are eight of them."""
     shape = {"hidden_sizes": [64, 64], "periods": [20], "window": 170, "batch": 16}
     one, all_of_them = (memory.measure(children=1, segments_at_once=number, **shape) for number in (1, 100))
-    assert all_of_them - one > 8e6
+    assert all_of_them - one > 4e6
     for number, measured in ((1, one), (100, all_of_them)):
         assert memory.predict(**shape, segments_at_once=number) == pytest.approx(measured, abs=2e6)
 
@@ -64,7 +64,8 @@ def test_segments_at_once_take_their_share():
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
 def test_what_a_segment_takes_is_what_one_more_of_them_adds(cell):
     shape = {"hidden_sizes": [48, 64], "periods": [10], "window": 1000, "batch": 8, "cell": cell, "inputs": 5, "tokens": False}
-    two, three = (memory.predict(**shape, segments_at_once=number, decoder_units=1, outputs=1) for number in (2, 3))
+    options = {"decoder_units": 1, "outputs": 1, "native": False}
+    two, three = (memory.predict(**shape, segments_at_once=number, **options) for number in (2, 3))
     loss = 10 * 8 * 4 * (3 * 48 + 3)
     assert three - two - loss == pytest.approx(room.segment_bytes(cell, 48, 10, 8, 5), rel=0.2)
     assert memory.predict(**shape) == memory.predict(
@@ -78,7 +79,13 @@ def test_what_a_segment_takes_is_what_one_more_of_them_adds(cell):
 
 
 def test_a_small_network_with_long_segments_does_not_keep_all_their_views():
-    assert room.segments_at_once("lstm", 1, 400, 1, 1) == 1
+    assert room.segments_at_once("lstm", 1, 200, 1, 1) == 1
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
+def test_compiled_code_takes_less_room_for_differentiation(cell):
+    compiled, torch = (memory.predict([256, 256], [10], 784, 100, cell=cell, native=native) for native in (True, False))
+    assert compiled < torch
 
 
 def test_a_plan_fits_its_budget_and_a_smaller_period_would_not():
@@ -108,7 +115,8 @@ def test_a_plan_is_that_of_trying_every_period(number):
             if math.prod(p) <= window and memory.predict([hidden] * depth, p, window, batch, **given) <= budget
         ]
         assert [plan.periods for plan in memory.plan(budget, window, batch, hidden, [depth], **given)] == fitting[:1]
-    assert [plan.periods[0] for plan in memory.plan(10**10, 2**62, 4, segments_at_once=1)] == [33042, 2062]  # at once
+    plans = memory.plan(10**10, 2**62, 4, native=False, segments_at_once=1)  # at once
+    assert [plan.periods[0] for plan in plans] == [33245, 2068]
 
 
 def test_plans_follow_the_growth_of_the_window():

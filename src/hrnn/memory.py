@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 from hrnn.arguments import entries, flag, shown, whole
+from hrnn.native import library
 from hrnn.resident import peak_since as peak_since
 from hrnn.resident import start_of_peak as start_of_peak
 from hrnn.room import CELLS, MOST_AT_ONCE, OBJECTS, cell_numbers, check_fits, complete_segments
@@ -25,6 +26,7 @@ from hrnn.room import segments_at_once as _at_most
 
 _BLOCK = 16  # hrnn.cells.block.BACKWARD_TICKS, without importing torch; a test compares them
 _FLOAT, _TOKEN = 4, 8
+_TORCH_BLOCK, _NATIVE_BLOCK = 7_000, 18_000  # bytes of the objects of a block
 _OVERHEAD = 2_000_000  # what a first window takes of allocators, libraries and interpreter, whatever its size
 
 
@@ -58,7 +60,7 @@ def segments_at_once(
     width: int = _FLOAT,
 ) -> int:
     """How many segments of the lowest level `Restricted` runs before it differentiates them, if nobody says otherwise: as many
-    as take 4 MB, 8 at most. width: bytes of a number. A window may have fewer that can be taken together."""
+    as take 2 MB, 8 at most. width: bytes of a number. A window may have fewer that can be taken together."""
     sizes, periods, _ = _checked(hidden_sizes, periods, 1)
     batch, inputs, width = whole("batch", batch), whole("inputs", inputs), whole("width", width)
     numbers = 1 if flag("tokens", tokens) else inputs
@@ -78,15 +80,20 @@ def predict(
     all_indices: bool = False,
     outputs: int = 3,
     segments_at_once: int | None = None,
+    native: bool | None = None,
 ) -> int:
     """Bytes that `Restricted` takes for one window, above the model, its inputs and targets: float32, fixed periods, a linear
     head of `outputs` numbers. It adds up the buffers that the code allocates, and what a process takes beside them.
-    segments_at_once: as `Restricted` has it; None is what it chooses."""
+    segments_at_once: as `Restricted` has it; None is what it chooses. native: does compiled code run the ticks? None is what
+    this machine does."""
     hidden_sizes, periods, window = _checked(hidden_sizes, periods, window)
     batch, inputs, outputs = whole("batch", batch), whole("inputs", inputs), whole("outputs", outputs)
     decoder_units = whole("decoder_units", decoder_units)
     flag("tokens", tokens), flag("all_indices", all_indices)
-    gates, parts, scratch, _, _ = CELLS[_cell(cell)]
+    gates, parts, scratch, _, recurrent = CELLS[_cell(cell)]
+    in_c = library() is not None if native is None else flag("native", native)
+    if in_c:  # tanh(c) is computed again, and gradients of gates take the place of the gates
+        scratch = 0
     at_once = _chosen(segments_at_once, hidden_sizes, periods, batch, inputs=inputs, tokens=tokens, cell=cell)
     group = min(at_once, complete_segments(periods, window))
     levels, total, temporary = len(hidden_sizes), 0, 0
@@ -102,16 +109,21 @@ def predict(
         segments = 1 if level else group
         places = batch * segments
         total += places * (ticks * tick + blocks * _FLOAT * size * parts)
-        total += places * min(ticks, _BLOCK) * _FLOAT * size * (gates + (1 if cell == "lstm" else 0))  # differentiation
-        total += OBJECTS * (min(ticks, _BLOCK) if top else ticks * segments)
-        total += _FLOAT * cell_numbers(cell, below, above, size) * (2 if cell == "lstm" else 1)  # gradients, scaled copies
+        copies = 2 if in_c or cell == "lstm" else 1  # gradients, and weights packed or scaled
+        total += _FLOAT * (cell_numbers(cell, below, above, size) * copies + (recurrent * size * size if in_c else 0))
+        total += blocks * (_NATIVE_BLOCK if in_c else _TORCH_BLOCK)
+        if not in_c:
+            total += places * min(ticks, _BLOCK) * _FLOAT * size * (gates + (1 if cell == "lstm" else 0))  # differentiation
+            total += OBJECTS * (min(ticks, _BLOCK) if top else ticks * segments)
         if not top:
             reach, width = periods[level], (inputs if reads_tokens else below)
             gradients = _FLOAT * decoder_units * (size + width + reach)
             total += gradients
             total += batch * reach * read  # history in the new state
-            decoded = reach if all_indices else 1
-            temporary = max(temporary, gradients + _FLOAT * places * decoded * (3 * decoder_units + 3 * width))
+            decoded = 1 if in_c or not all_indices else reach  # in C one index after the other
+            of_place = 5 * decoder_units + size + width if in_c else 3 * decoder_units + 3 * width
+            packed = 2 * gradients if in_c else gradients
+            temporary = max(temporary, packed + _FLOAT * places * decoded * of_place)
     lowest = periods[0] * group if periods else _BLOCK
     # The loss: its copy of the output, the gradient of that and what the head makes of it.
     temporary = max(temporary, _FLOAT * batch * lowest * (3 * hidden_sizes[0] + 3 * outputs))
