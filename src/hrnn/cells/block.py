@@ -41,41 +41,30 @@ class Block:
         columns: int = 1,
         reused: bool = False,
     ):
-        self.cell, self.ticks, self.rows, self.columns = cell, ticks, rows, 0
+        self.cell, self.rows, self.columns = cell, rows, columns
         size, places = cell.hidden_size, rows * columns
         new = cell.weight_hidden.new_empty
-        self._flat_gates = new(ticks * places * cell.gate_blocks * size)
-        self._flat_states = tuple(new((ticks + 1) * places * size) for _ in range(cell.state_parts))
+        self.gates = new(ticks, places, cell.gate_blocks * size)
+        self.states = tuple(new(ticks + 1, places, size) for _ in range(cell.state_parts))
         parts = 0 if self.in_place else cell.scratch_parts
-        self._flat_scratch = tuple(new(ticks * places * size) for _ in range(parts))
+        self.scratch = tuple(new(ticks, places, size) for _ in range(parts))
         if inputs is None:
             kind = torch.int64 if cell.tokens else cell.weight_hidden.dtype
-            shape = (ticks * places,) if cell.tokens else (ticks * places * cell.input_size,)
-            inputs = new(shape, dtype=kind)
-        self._flat_inputs = inputs
+            inputs = new((ticks, places) if cell.tokens else (ticks, places, cell.input_size), dtype=kind)
+        self.inputs = inputs
         self.contexts: list[Tensor] = []
+        self._whole = self.gates, self.states, self.scratch, self.inputs
         self._reused = reused
         self._cuts: dict[tuple[int, int, int], tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]] = {}
-        self.lay_out(1)
 
     def lay_out(self, columns: int) -> None:
         """Cut the buffers for so many segments, whose ticks are still to come."""
         self.contexts = []
-        if columns == self.columns:
-            return
-        self.columns, size, places = columns, self.cell.hidden_size, self.rows * columns
-
-        def cut(flat: Tensor, slots: int, *features: int) -> Tensor:
-            count = math.prod((slots, places, *features))
-            return flat.view(-1)[:count].view(slots, places, *features)
-
-        self.gates = cut(self._flat_gates, self.ticks, self.cell.gate_blocks * size)
-        self.states = tuple(cut(part, self.ticks + 1, size) for part in self._flat_states)
-        self.scratch = tuple(cut(part, self.ticks, size) for part in self._flat_scratch)
-        if self._flat_inputs.dim() > 1:  # those of a caller, as they are
-            self.inputs = self._flat_inputs
-        else:
-            self.inputs = cut(self._flat_inputs, self.ticks, *(() if self.cell.tokens else (self.cell.input_size,)))
+        if columns != self.columns:
+            self.columns, places = columns, self.rows * columns
+            gates, states, scratch, inputs = self._whole
+            self.gates, self.inputs = first_rows(gates, places), first_rows(inputs, places)
+            self.states, self.scratch = (tuple(first_rows(part, places) for part in parts) for parts in (states, scratch))
 
     def set_state(self, slot: int, state: CellState | None, column: int = 0) -> None:
         """Write the state before tick `slot`; None is zero."""
@@ -87,11 +76,12 @@ class Block:
 
     def state(self, slot: int, column: int = 0) -> CellState:
         """The state before tick `slot`, a view of the buffers."""
-        rows = self._rows(column)
-        return tuple(part[slot, rows] for part in self.states)
+        at = self._at(slot, column)
+        return tuple(part[at] for part in self.states)
 
-    def _rows(self, column: int) -> slice:
-        return slice(column * self.rows, (column + 1) * self.rows)
+    def _at(self, slot: int, column: int) -> Any:
+        """Where in the buffers a column's tick is."""
+        return slot if self.columns == 1 else (slot, slice(column * self.rows, (column + 1) * self.rows))
 
     def enter(self, weights: Any, start: int, stop: int) -> None:
         """The inputs of ticks start to stop are known, those of all columns."""
@@ -101,7 +91,7 @@ class Block:
         """Ticks start to stop of one column, which have been entered. `fresh`: the state before the first is zero, so there is
         no recurrent product; then `context` (rows, context_size) may enter."""
         for slot in range(start, stop):
-            cut = self._cuts.get((slot, column, self.columns))
+            cut = self._cuts.get((slot, column, self.columns)) if self._reused else None
             if cut is None:
                 cut = self._cut(slot, column)
                 if self._reused:
@@ -116,9 +106,9 @@ class Block:
             self.contexts.append(context)
 
     def _cut(self, slot: int, column: int) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
-        cell, rows = self.cell, self._rows(column)
-        gates, before, after = self.gates[slot, rows], self.state(slot, column), self.state(slot + 1, column)
-        views = cell.views(gates, before, after, tuple(part[slot, rows] for part in self.scratch))
+        cell, at = self.cell, self._at(slot, column)
+        gates, before, after = self.gates[at], self.state(slot, column), self.state(slot + 1, column)
+        views = cell.views(gates, before, after, tuple(part[at] for part in self.scratch))
         return gates[:, cell.input_columns], gates[:, cell.hidden_columns], before[0], views
 
     def backward(
@@ -185,6 +175,12 @@ class Block:
             carry[0] = cell.carry_hidden(views, weights.back_hidden)
 
 
+def first_rows(buffer: Tensor, rows: int) -> Tensor:
+    """A buffer (slots, more rows, ...) cut for fewer rows, without gaps."""
+    shape = (buffer.shape[0], rows, *buffer.shape[2:])
+    return buffer.view(-1)[: math.prod(shape)].view(shape)
+
+
 def workspace(cell: BuiltinCell, ticks: int, rows: int) -> Tensor:
     """Room for `Block.backward` over up to `ticks` ticks."""
     return cell.weight_hidden.new_empty(min(ticks, BACKWARD_TICKS), rows, cell.gate_blocks * cell.hidden_size)
@@ -194,6 +190,18 @@ class NativeBlock(Block):
     """The same in C. Inputs are entered tick by tick, on the way forward."""
 
     in_place = True
+
+    def __init__(
+        self,
+        cell: BuiltinCell,
+        ticks: int,
+        rows: int,
+        inputs: Tensor | None = None,
+        columns: int = 1,
+        reused: bool = False,
+    ):
+        super().__init__(cell, ticks, rows, inputs, columns, reused)
+        self._native = native.Buffers(cell, self.gates, self.states, self.inputs)
 
     def lay_out(self, columns: int) -> None:
         changed = columns != self.columns

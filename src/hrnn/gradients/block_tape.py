@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hrnn.cells import BuiltinCell, CellState
-from hrnn.cells.block import BACKWARD_TICKS, Block, block_of, prepared, workspace
+from hrnn.cells.block import BACKWARD_TICKS, Block, block_of, first_rows, prepared, workspace
 from hrnn.segments import Moment, Starts, Ticks
 from hrnn.walk import Level
 
@@ -215,9 +215,3 @@ class BlockTape(Level):
         self.weights = self.weights.again()
         for buffer in self.buffers.values():
             buffer.zero_()
-
-
-def first_rows(buffer: Tensor, rows: int) -> Tensor:
-    """A buffer (slots, more rows, features) cut for fewer rows, without gaps."""
-    slots, _, features = buffer.shape
-    return buffer.view(-1)[: slots * rows * features].view(slots, rows, features)

@@ -1,4 +1,4 @@
-/* A decoder of two layers and its gradient, included once for each type behind body.h. n summaries, m indices each. */
+/* A decoder of two layers and its gradient, included once for each type behind records.h. n summaries, m indices each. */
 
 typedef struct {
   int64_t n, m, summary, units, outputs, tokens;

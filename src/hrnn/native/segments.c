@@ -1,7 +1,7 @@
 /* Blocks of ticks of the built-in cells, and decoders: what cells/block.py and decoders.py do in torch, for CPUs.
  *
  * Plain C with vectors of a fixed size (gcc, clang). It is compiled once for every instruction set, with SUFFIX, and holds
- * everything twice, for float and for double: body.h. Shapes are (tick, row, feature), contiguous, as in torch. */
+ * everything twice, for float and for double: the files that it includes. Shapes are (tick, row, feature), contiguous, as in torch. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -40,7 +40,7 @@ extern void (*hrnn_openmp)(void (*)(void *), void *, unsigned, unsigned); /* see
 
 enum { LSTM = 0, GRU = 1, RNN = 2 };
 
-/* What body.h is told of a block and of its weights; cells/native_block.py has the same. */
+/* What these are told of a block and of its weights; functions.py has the same. */
 typedef struct {
   int64_t kind, places, hidden, vocabulary, input, context; /* vocabulary: of tokens, or 0; input: of vectors, or 0 */
   void *gates, *states, *memory; /* memory: an LSTM's c before each tick, and after the last */
@@ -169,7 +169,10 @@ INLINE double split_double(double x, double *power) {
 #define REAL float
 #define NAME(x) JOIN(hrnn_f32_, x, SUFFIX)
 #define SPLIT split_float
-#include "body.h"
+#include "products.h"
+#include "cells.h"
+#include "blocks.h"
+#include "records.h"
 #include "decoder.h"
 #include "step.h"
 #undef REAL
@@ -179,6 +182,9 @@ INLINE double split_double(double x, double *power) {
 #define REAL double
 #define NAME(x) JOIN(hrnn_f64_, x, SUFFIX)
 #define SPLIT split_double
-#include "body.h"
+#include "products.h"
+#include "cells.h"
+#include "blocks.h"
+#include "records.h"
 #include "decoder.h"
 #include "step.h"

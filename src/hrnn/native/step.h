@@ -1,6 +1,6 @@
 /* One step of a stream: every level that ticks, from the top down, for a few rows that are all at the same place.
  *
- * Included once for each type, after body.h. Products are dot products along the rows of torch's own weights: nothing is packed,
+ * Included once for each type, behind products.h. Products are dot products along the rows of torch's own weights: nothing is packed,
  * so nothing can be out of date. */
 
 #ifndef HRNN_STEP_ONCE
