@@ -22,6 +22,7 @@ from rich.table import Table
 
 from benchmarks.configurations import CONFIGURATIONS, methods, runner, text_source
 from hrnn.memory import measure
+from hrnn.native.engine import engine
 
 QUIET = 0.5  # one-minute load average above which two threads are not measured
 
@@ -37,6 +38,7 @@ def environment(threads: int) -> dict:
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2),
         "torch": torch.__version__,
+        "engine": f"{engine().name} {engine().level}".strip(),
         "threads": threads,
         "clock": "process time" if threads == 1 else "wall clock",
     }
