@@ -126,6 +126,8 @@ def make_calls(seed: int, numbers: list[int], scratch: Path, report: int) -> int
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    scratch = scratch.absolute()
+    os.chdir(scratch)  # where a call may write to whatever name was drawn
     for number in numbers:
         os.write(report, (json.dumps({"number": number}) + "\n").encode())
         os.write(report, (json.dumps(outcome_of(Drawn(draw(seed, "api", number)), scratch, number)) + "\n").encode())

@@ -60,7 +60,7 @@ def segments_at_once(
     width: int = _FLOAT,
 ) -> int:
     """How many segments of the lowest level `Restricted` runs before it differentiates them, if nobody says otherwise: as many
-    as take 2 MB, 8 at most. width: bytes of a number. A window may have fewer that can be taken together."""
+    as take 2.5 MB, 8 at most. width: bytes of a number. A window may have fewer that can be taken together."""
     sizes, periods, _ = _checked(hidden_sizes, periods, 1)
     batch, inputs, width = whole("batch", batch), whole("inputs", inputs), whole("width", width)
     numbers = 1 if flag("tokens", tokens) else inputs

@@ -8,7 +8,7 @@ from pathlib import Path
 CELLS = {"lstm": (4, 2, 1, 4, 4), "gru": (4, 1, 0, 3, 3), "rnn": (1, 1, 0, 1, 1)}  # gates, state, scratch, entering, hidden
 OBJECTS = 9_000  # bytes of the views that are kept of a tick
 MOST_AT_ONCE = 1000  # segments, whoever says so: beyond it nothing is quicker
-_AT_ONCE, _ENOUGH = 2_000_000, 8  # bytes, segments
+_AT_ONCE, _ENOUGH = 2_500_000, 8  # bytes, segments
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
@@ -50,7 +50,7 @@ def segment_bytes(cell: str, size: int, period: int, rows: int, numbers: int, wi
 
 def segments_at_once(cell: str, size: int, period: int, rows: int, numbers: int, width: int = 4) -> int:
     """How many segments of the lowest level are run before they are differentiated, unless somebody says otherwise: as many as
-    take 2 MB, of which a small network has many."""
+    take 2.5 MB, of which a small network has many."""
     return max(1, min(_ENOUGH, _AT_ONCE // segment_bytes(cell, size, period, rows, numbers, width)))
 
 

@@ -40,7 +40,7 @@ class Memory:
     cell: Literal["lstm", "gru", "rnn"] = "lstm"
     """Cell of every level."""
     segments_at_once: int | None = option(None, at_least(1, room.MOST_AT_ONCE))
-    """Segments of the lowest level that are run before they are differentiated, at most; by default as many as take 2 MB."""
+    """Segments of the lowest level that are run before they are differentiated, at most; by default as many as take 2.5 MB."""
     measure: bool = False
     """Measure bytes, too, of restricted and of true gradients, in child processes; takes the memory that it measures."""
     budget: str | None = None

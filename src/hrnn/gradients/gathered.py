@@ -43,7 +43,7 @@ class Gathered:
 
 def accumulate(gradients: dict[Tensor, Tensor]) -> None:
     """Add complete gradients to `.grad`: first all hooks, one of which may fail, then the sums, then the hooks for those."""
-    changed = [(leaf, _hooked(leaf, gradient.to(leaf.dtype))) for leaf, gradient in gradients.items() if leaf.requires_grad]
+    changed = [(leaf, _hooked(leaf, gradient)) for leaf, gradient in gradients.items() if leaf.requires_grad]
     for leaf, gradient in changed:
         if leaf.grad is None:
             leaf.grad = gradient
@@ -59,7 +59,9 @@ def _hooks(leaf: Tensor, kind: str) -> dict[int, Any] | None:
 
 
 def _hooked(leaf: Tensor, gradient: Tensor) -> Tensor:
-    """What the leaf's hooks (`register_hook`) make of its gradient."""
+    """What the leaf's hooks (`register_hook`) make of its gradient, in its dtype."""
+    if gradient.dtype is not leaf.dtype:
+        gradient = gradient.to(leaf.dtype)
     for hook in (_hooks(leaf, "_backward_hooks") or {}).values():
         changed = hook(gradient)
         gradient = gradient if changed is None else changed

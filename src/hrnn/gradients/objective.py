@@ -93,7 +93,8 @@ class Objective:
     def _local_by_autograd(self, ended: Ended, decode: Wide | None) -> Tensor:
         index, decoder = self._index(ended), self.window.model.decoder(ended.level)
         values = decoder.loss(ended.summary, index, ended.recent(index), ended.ticks, decode)
-        return self._weigh_local(ended, values) * self.window.betas[ended.level]
+        total = self._sum_local(ended, values)
+        return total * self.local_weight * self.window.betas[ended.level]
 
     def local_gradient(self, ended: Ended) -> Tensor:
         """Gather the gradients of `local_loss` and return that of the summaries; beta is not 0."""
@@ -112,7 +113,7 @@ class Objective:
         values, d_summary = by_hand.differentiate(
             ended.summary, index, ended.recent(index), ended.ticks, weight, self.gathered.sums
         )
-        self._weigh_local(ended, values)
+        self._sum_local(ended, values)
         return d_summary
 
     def _index(self, ended: Ended) -> Tensor:
@@ -121,10 +122,10 @@ class Objective:
         decoder = self.window.model.decoder(ended.level)
         return decoder.draw(self.window.seed, ended.level, ended.row, ended.ordinal, ended.ticks)
 
-    def _weigh_local(self, ended: Ended, values: Tensor) -> Tensor:
+    def _sum_local(self, ended: Ended, values: Tensor) -> Tensor:
         total = (wide(values) * ended.span).sum()
         self.local_sums[ended.level] = self.local_sums[ended.level] + total.detach()
-        return total * self.local_weight
+        return total
 
     def differentiate(self, loss: Tensor | None, leaf: Tensor) -> Tensor | None:
         """Gather the gradients of every leaf that `loss` depends on, and return that of `leaf`."""

@@ -25,7 +25,7 @@ class Restricted(Gradient):
 
     segments_at_once: where all rows tick together, how many segments of the lowest level are run forward before they are
     differentiated, at most; complete ones within a chunk, up to the end of the segment above and the next move of `updates`.
-    Small networks are quicker with several; each takes its share of memory. None is as many as take 2 MB, see
+    Small networks are quicker with several; each takes its share of memory. None is as many as take 2.5 MB, see
     `hrnn.memory.segments_at_once`. It changes the order of sums, so the last bits of gradients.
     """
 

@@ -53,7 +53,7 @@ class Model:
     what the lowest decoder reaches. It bounds the memory, and how often levels can move with --update segment."""
     segments_at_once: int | None = option(None, at_least(1, room.MOST_AT_ONCE))
     """With restricted gradients and fixed periods: segments of the lowest level run forward before they are differentiated, at
-    most; by default as many as take 2 MB, 8 at most. More are quicker where networks are small, and change last bits."""
+    most; by default as many as take 2.5 MB, 8 at most. More are quicker where networks are small, and change last bits."""
 
     @property
     def restricted(self) -> bool:
