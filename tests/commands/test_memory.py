@@ -20,8 +20,8 @@ def test_counts_of_the_paper(capsys):
 def test_segments_at_once(capsys):
     options = ("memory", "--hidden-sizes", 64, 64, "--window", 200, "--batch", 16, "--json")
     default, one = (json.loads(hrnn(capsys, *options, *given)[1])[0] for given in ((), ("--segments-at-once", 1)))
-    assert (default["segments_at_once"], one["segments_at_once"]) == (3, 1)
-    assert default["exact_count"] == one["exact_count"] + 2 * 10
+    assert (default["segments_at_once"], one["segments_at_once"]) == (4, 1)
+    assert default["exact_count"] == one["exact_count"] + 3 * 10
     assert default["predicted_bytes"] == memory.predict([64, 64], [10], 200, 16) > one["predicted_bytes"]
     plans = [json.loads(hrnn(capsys, *options, "--budget", "6MB", *given)[1]) for given in ((), ("--segments-at-once", 1))]
     assert [plan["segments_at_once"] for plan in plans[1]] == [1] * len(plans[1])

@@ -100,26 +100,26 @@ SMALL = Model(hidden_sizes=(64, 64), periods=(10,))
 @pytest.mark.parametrize(
     ("task", "model", "learning", "number"),
     [
-        (Copy(), SMALL, Learning(batch=16), 3),
-        (Copy(), replace(SMALL, hidden_sizes=(64, 1024)), Learning(batch=16), 3),  # the lowest level alone counts
-        (Copy(), SMALL, Learning(batch=8), 5),
+        (Copy(), SMALL, Learning(batch=16), 4),
+        (Copy(), replace(SMALL, hidden_sizes=(64, 1024)), Learning(batch=16), 4),  # the lowest level alone counts
+        (Copy(), SMALL, Learning(batch=8), 7),
         (Copy(), SMALL, Learning(batch=1), 8),
         (Copy(), SMALL, Learning(batch=100), 1),
-        (Copy(), replace(SMALL, periods=(20,)), Learning(batch=8), 2),
-        (Copy(), replace(SMALL, cell="rnn"), Learning(batch=16), 6),
+        (Copy(), replace(SMALL, periods=(20,)), Learning(batch=8), 3),
+        (Copy(), replace(SMALL, cell="rnn"), Learning(batch=16), 8),
         (Copy(), replace(SMALL, segments_at_once=2), Learning(batch=16), 2),
         (Copy(), replace(SMALL, segments_at_once=20), Learning(batch=100), 20),
         (Copy(), SMALL, Learning(batch=16, update="segment"), 1),
         (Copy(), SMALL, Learning(batch=16, update="segment", update_every=(2, 1)), 2),
-        (Copy(), SMALL, Learning(batch=16, update="segment", update_every=(0, 1)), 3),
+        (Copy(), SMALL, Learning(batch=16, update="segment", update_every=(0, 1)), 4),
         (Copy(), replace(SMALL, model="hrnn"), Learning(batch=16), 1),
-        (Copy(), replace(SMALL, model="gr-hrnn"), Learning(batch=16), 3),
+        (Copy(), replace(SMALL, model="gr-hrnn"), Learning(batch=16), 4),
         (Copy(), replace(SMALL, cell="mine:Cell"), Learning(batch=16), 1),
         (Copy(), Model("lstm"), Learning(batch=16), 1),
         (Copy(), Model(hidden_sizes=(8,), periods=()), Learning(batch=16), 1),
     ],
 )
-def test_segments_at_once_are_as_many_as_take_2_megabytes(task, model, learning, number):
+def test_segments_at_once_are_as_many_as_fit_the_bytes_for_them(task, model, learning, number):
     config = resolved(Config(task, model, learning))
     assert config.segments_at_once == number
     assert to_json(config)["model"]["segments_at_once"] == number
@@ -133,7 +133,7 @@ def test_segments_at_once_where_the_data_say_when_levels_tick(tmp_path):
     with pytest.raises(UserError, match="--segments-at-once is 2, which is for"):
         resolved(Config(Text(data=(text,)), Model(segments_at_once=2)))
     fixed = Config(Text(data=(text,), boundaries=()), Model(hidden_sizes=(16, 16), periods=(5,)))  # symbols known by the text
-    assert resolved(fixed).segments_at_once == 4
+    assert resolved(fixed).segments_at_once == 5
 
 
 def test_segments_at_once_are_never_chosen_again(monkeypatch):
