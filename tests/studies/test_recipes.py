@@ -1,5 +1,6 @@
 """The recipes are the paper's, what should be equal between the rows of a table is equal, and the figures are well typed."""
 
+import dataclasses
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -9,7 +10,9 @@ from hrnn.errors import UserError
 from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request, memory_of
 from hrnn.studies.published import PUBLISHED
-from hrnn.studies.recipes import complete, copy_ours, mnist_ours, ptb_ours
+from hrnn.studies.recipes import COPY, complete, copy_ours, mnist_ours, ptb_ours
+from hrnn.tasks import Copy, Needle, Pixels, Text
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.network import unrolled
 from tests.tiny import write_mnist
 
@@ -121,3 +124,14 @@ def test_a_scale_changes_the_budget_and_the_validations(data):
     assert tenth.budget.validate_every == round(whole.budget.validate_every / 10)
     assert complete(copy_ours("desk"), 0, None, 1e-9).budget.sequences == copy_ours("desk").learning.batch
     assert complete(ptb_ours("paper"), 0, data, 0.5).budget.epochs == 50
+
+
+def test_recipes_spell_out_every_option(data, monkeypatch):
+    """Defaults may change; what a committed row was trained with may not."""
+    before = {(e.name, profile): rows for e, profile, rows in all_configs(data)}
+    for part in (Model, Learning, Budget, Runtime, Copy, Pixels, Text, Needle):
+        fields = [field for field in dataclasses.fields(part) if field.init]
+        monkeypatch.setattr(part.__init__, "__defaults__", tuple("another default" for _ in fields))
+    with pytest.raises(UserError):
+        resolved(Config(COPY, Model()))
+    assert {(e.name, profile): rows for e, profile, rows in all_configs(data)} == before

@@ -14,11 +14,33 @@ from typing import Any, Literal
 
 from hrnn.errors import UserError
 from hrnn.tasks import Copy, Needle, Pixels, Text
+from hrnn.tasks.idx import MIRROR
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT, resolved
 
 Profile = Literal["desk", "paper"]
 Recipe = Callable[[Profile], Config[Any]]
 Change = Callable[[Config[Any]], Config[Any]]
+
+# What the recipes are changes of: every option is spelled out, so that new defaults change no row and no table that is there.
+MODEL = Model(
+    model="ours", hidden_sizes=None, periods=None, window=None, cell="lstm", betas=None, indices="sampled", decoder_layers=2,
+    decoder_units=256, round_steps=None, segments_at_once=1,
+)  # fmt: skip
+LEARNING = Learning(
+    batch=100, update="batch", update_every=None, optimizer="adam", learning_rate=1e-3, schedule="constant", warmup=0,
+    momentum=0.0, weight_decay=0.0, clip=None,
+)  # fmt: skip
+BUDGET = Budget(updates=None, sequences=None, epochs=None, validate_every=None, stop_after=None)
+RUNTIME = Runtime(
+    seed=0, threads=1, checkpoint_seconds=60.0, checkpoints=3, journal_every=25, tensorboard=False, frozen_every=0
+)
+COPY = Copy(length=None, start=1, step=1, until=None, patience=None, solved=0.15, test_sequences=1000)
+PIXELS = Pixels(data=Path("mnist"), download=False, mirror=MIRROR, permuted=False, pool=1, order=())
+TEXT = Text(
+    data=(), validation=None, test=None, held_out=0.05, symbols="characters", boundaries=("word",), reach=20, unknown=False,
+    vocabulary="",
+)  # fmt: skip
+NEEDLE = Needle(steps=1000, symbols=8, within=0.1, test_sequences=1000)
 
 BETAS = (1e-3, 1e-2, 1e-1, 0.0, 1.0, 10.0, 100.0)  # the paper's grid, in its order
 NEEDLE_BETAS = (0.0, 0.1, 1.0, 10.0)
@@ -42,8 +64,12 @@ def then(recipe: Callable[[Profile], Config[TaskT]], *changes: Callable[[Config[
 def with_model(model: Literal["ours", "hrnn", "gr-hrnn", "mr-hrnn"]) -> Change:
     """Another of the paper's models; gr-HRNN has no local loss. mr-HRNN: true gradients over as many steps as ours stores
     vectors."""
-    no_betas: dict[str, Any] = {"betas": None} if model == "gr-hrnn" else {}
-    return lambda config: replace(config, model=replace(config.model, model=model, **no_betas))
+
+    def change(config: Config[Any]) -> Config[Any]:
+        betas = config.model.betas if model != "gr-hrnn" else (0.0,) * (len(config.hidden_sizes) - 1)
+        return replace(config, model=replace(config.model, model=model, betas=betas))
+
+    return change
 
 
 def with_betas(*betas: float) -> Change:
@@ -52,7 +78,7 @@ def with_betas(*betas: float) -> Change:
 
 def unlocked(config: Config[TaskT]) -> Config[TaskT]:
     """Every level moves as soon as its own segments have been differentiated; as many sequences as the others."""
-    return replace(config, learning=replace(config.learning, update="segment"))
+    return replace(config, learning=replace(config.learning, update="segment", update_every=(1,)))
 
 
 def permuted(config: Config[Pixels]) -> Config[Pixels]:
@@ -66,16 +92,16 @@ def permuted(config: Config[Pixels]) -> Config[Pixels]:
 def copy_ours(profile: Profile) -> Config[Copy]:
     if profile == "paper":
         return Config(
-            Copy(start=1, step=1, patience=5_000),
-            Model("ours", hidden_sizes=(256, 256), periods=(10,), window=200, betas=(1.0,)),
-            Learning(batch=100, learning_rate=1e-3),
-            Budget(sequences=2_000_000),
+            replace(COPY, start=1, step=1, patience=5_000),
+            replace(MODEL, hidden_sizes=(256, 256), periods=(10,), window=200, betas=(1.0,)),
+            replace(LEARNING, batch=100, learning_rate=1e-3),
+            replace(BUDGET, sequences=2_000_000),
         )
     return Config(
-        Copy(start=5, step=5, patience=1_000),
-        Model("ours", hidden_sizes=(64, 64), periods=(5,), window=60, betas=(1.0,)),
-        Learning(batch=50, learning_rate=3e-3),
-        Budget(sequences=150_000),
+        replace(COPY, start=5, step=5, patience=1_000),
+        replace(MODEL, hidden_sizes=(64, 64), periods=(5,), window=60, betas=(1.0,)),
+        replace(LEARNING, batch=50, learning_rate=3e-3),
+        replace(BUDGET, sequences=150_000),
     )
 
 
@@ -100,16 +126,16 @@ def from_one_by_one(config: Config[Copy]) -> Config[Copy]:
 def mnist_ours(profile: Profile) -> Config[Pixels]:
     if profile == "paper":
         return Config(
-            Pixels(),
-            Model("ours", hidden_sizes=(256, 256), periods=(10,), window=784, betas=(0.1,)),
-            Learning(batch=100, learning_rate=1e-3),
-            Budget(sequences=1_100_000, validate_every=550),
+            PIXELS,
+            replace(MODEL, hidden_sizes=(256, 256), periods=(10,), window=784, betas=(0.1,)),
+            replace(LEARNING, batch=100, learning_rate=1e-3),
+            replace(BUDGET, sequences=1_100_000, validate_every=550),
         )
     return Config(
-        Pixels(pool=2),
-        Model("ours", hidden_sizes=(64, 64), periods=(14,), window=196, betas=(0.1,)),
-        Learning(batch=50, learning_rate=2e-3, clip=1.0),
-        Budget(sequences=80_000, validate_every=160),
+        replace(PIXELS, pool=2),
+        replace(MODEL, hidden_sizes=(64, 64), periods=(14,), window=196, betas=(0.1,)),
+        replace(LEARNING, batch=50, learning_rate=2e-3, clip=1.0),
+        replace(BUDGET, sequences=80_000, validate_every=160),
     )
 
 
@@ -119,16 +145,16 @@ def mnist_ours(profile: Profile) -> Config[Pixels]:
 def ptb_ours(profile: Profile) -> Config[Text]:
     if profile == "paper":
         return Config(
-            Text(reach=20, unknown=False),
-            Model("ours", hidden_sizes=(256, 512), periods=(), window=50, betas=(0.1,)),
-            Learning(batch=100, learning_rate=1e-3),
-            Budget(epochs=100, stop_after=5),
+            TEXT,
+            replace(MODEL, hidden_sizes=(256, 512), periods=(), window=50, betas=(0.1,)),
+            replace(LEARNING, batch=100, learning_rate=1e-3),
+            replace(BUDGET, epochs=100, stop_after=5),
         )
     return Config(
-        Text(reach=20, unknown=False),
-        Model("ours", hidden_sizes=(128, 256), periods=(), window=50, betas=(0.1,)),
-        Learning(batch=100, learning_rate=2e-3),
-        Budget(sequences=50_000, validate_every=100),
+        TEXT,
+        replace(MODEL, hidden_sizes=(128, 256), periods=(), window=50, betas=(0.1,)),
+        replace(LEARNING, batch=100, learning_rate=2e-3),
+        replace(BUDGET, sequences=50_000, validate_every=100),
     )
 
 
@@ -144,16 +170,16 @@ def ptb_unlocked(profile: Profile) -> Config[Text]:
 def deep_both(profile: Profile) -> Config[Copy]:
     if profile == "paper":
         return Config(
-            Copy(length=500),
-            Model("ours", hidden_sizes=(64, 256, 1024), periods=(5, 5), window=1000, betas=(0.1, 1.0)),
-            Learning(batch=100, learning_rate=1e-3),
-            Budget(sequences=500_000),
+            replace(COPY, length=500),
+            replace(MODEL, hidden_sizes=(64, 256, 1024), periods=(5, 5), window=1000, betas=(0.1, 1.0)),
+            replace(LEARNING, batch=100, learning_rate=1e-3),
+            replace(BUDGET, sequences=500_000),
         )
     return Config(
-        Copy(length=24),
-        Model("ours", hidden_sizes=(32, 64, 128), periods=(4, 4), window=48, betas=(0.1, 1.0)),
-        Learning(batch=50, learning_rate=3e-3),
-        Budget(sequences=180_000),
+        replace(COPY, length=24),
+        replace(MODEL, hidden_sizes=(32, 64, 128), periods=(4, 4), window=48, betas=(0.1, 1.0)),
+        replace(LEARNING, batch=50, learning_rate=3e-3),
+        replace(BUDGET, sequences=180_000),
     )
 
 
@@ -163,20 +189,20 @@ def deep_both(profile: Profile) -> Config[Copy]:
 def needle_ours(profile: Profile) -> Config[Needle]:
     """A lowest level so narrow that it cannot keep all the noise that its decoder asks for."""
     return Config(
-        Needle(steps=50),
-        Model("ours", hidden_sizes=(32, 64), periods=(10,), window=50, betas=(0.1,)),
-        Learning(batch=50, learning_rate=3e-3, clip=1.0),
-        Budget(sequences=120_000, validate_every=120),
+        replace(NEEDLE, steps=50),
+        replace(MODEL, hidden_sizes=(32, 64), periods=(10,), window=50, betas=(0.1,)),
+        replace(LEARNING, batch=50, learning_rate=3e-3, clip=1.0),
+        replace(BUDGET, sequences=120_000, validate_every=120),
     )
 
 
 def needle_over(steps: int, levels: int, sequences: int, validate_every: int) -> Recipe:
     """One window for the whole sequence; every level ticks ten times slower than the one below. Equal steps, not sequences."""
     return lambda profile: Config(
-        Needle(steps=steps, test_sequences=min(1_000, 2_000_000 // steps)),
-        Model("ours", hidden_sizes=(32, *[64] * (levels - 1)), periods=(10,) * (levels - 1), window=steps, betas=(0.1,)),
-        Learning(batch=10, learning_rate=3e-3, clip=1.0),
-        Budget(sequences=sequences, validate_every=validate_every),
+        replace(NEEDLE, steps=steps, test_sequences=min(1_000, 2_000_000 // steps)),
+        replace(MODEL, hidden_sizes=(32, *[64] * (levels - 1)), periods=(10,) * (levels - 1), window=steps, betas=(0.1,)),
+        replace(LEARNING, batch=10, learning_rate=3e-3, clip=1.0),
+        replace(BUDGET, sequences=sequences, validate_every=validate_every),
     )
 
 
@@ -195,9 +221,7 @@ def complete(config: Config[TaskT], seed: int, data: Path | None, scale: float =
         task = replace(task, data=_folder(data, "mnist"))
     elif isinstance(task, Text):
         task = replace(task, data=(_folder(data, "ptb"),))
-    runtime = Runtime(seed, threads=1, journal_every=journal_every, tensorboard=False, frozen_every=0)
-    # One segment at a time, as the paper counts memory, and as the results that are there were found.
-    config = replace(config, task=task, model=replace(config.model, segments_at_once=1), upkeep=runtime)
+    config = replace(config, task=task, upkeep=replace(RUNTIME, seed=seed, journal_every=journal_every))
     return resolved(config if scale == 1 else replace(config, budget=scaled(config.budget, config.learning.batch, scale)))
 
 

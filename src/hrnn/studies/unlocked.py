@@ -21,9 +21,8 @@ from hrnn.launching.units import Ending, Engine, Unit
 from hrnn.metrics import Metric, Metrics
 from hrnn.studies.experiment import Experiment, Row
 from hrnn.studies.plan import Request, run_missing
-from hrnn.studies.recipes import Profile, complete
-from hrnn.tasks import Copy, Pixels, Text
-from hrnn.training.config import Budget, Config, Learning, Model, from_json
+from hrnn.studies.recipes import BUDGET, COPY, LEARNING, MODEL, PIXELS, TEXT, Profile, complete
+from hrnn.training.config import Config, from_json
 from hrnn.training.formats import with_old_values
 from hrnn.training.network import unrolled
 
@@ -33,22 +32,22 @@ Point = dict[str, float]  # sequences, moves (of the lowest level), minutes (of 
 
 TASKS: dict[str, Config[Any]] = {
     "copy": Config(
-        Copy(start=5, step=5, until=LENGTH),
-        Model("ours", hidden_sizes=(64, 64), periods=(5,), window=60, betas=(1.0,)),
-        Learning(batch=50),
-        Budget(sequences=200_000),
+        replace(COPY, start=5, step=5, until=LENGTH),
+        replace(MODEL, hidden_sizes=(64, 64), periods=(5,), window=60, betas=(1.0,)),
+        replace(LEARNING, batch=50),
+        replace(BUDGET, sequences=200_000),
     ),
     "pixels": Config(  # 7 x 7, one segment per row of the image
-        Pixels(pool=4),
-        Model("ours", hidden_sizes=(64, 64), periods=(7,), window=49, betas=(0.1,)),
-        Learning(batch=100),
-        Budget(sequences=55_000, validate_every=110),
+        replace(PIXELS, pool=4),
+        replace(MODEL, hidden_sizes=(64, 64), periods=(7,), window=49, betas=(0.1,)),
+        replace(LEARNING, batch=100),
+        replace(BUDGET, sequences=55_000, validate_every=110),
     ),
     "text": Config(
-        Text(boundaries=(), unknown=False),
-        Model("ours", hidden_sizes=(64, 128), periods=(10,), window=500, betas=(0.1,)),
-        Learning(batch=50),
-        Budget(sequences=8_000, validate_every=20),
+        replace(TEXT, boundaries=()),
+        replace(MODEL, hidden_sizes=(64, 128), periods=(10,), window=500, betas=(0.1,)),
+        replace(LEARNING, batch=50),
+        replace(BUDGET, sequences=8_000, validate_every=20),
     ),
 }
 
