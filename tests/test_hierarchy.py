@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import nn
 
 import hrnn
@@ -49,3 +50,14 @@ def test_other_numbers_that_must_be_positive():
         hrnn.Restricted(round_steps=0)
     with pytest.raises(ValueError, match="batch is 0; give at least one row"):
         make().initial_state(0)
+
+
+def test_writing_into_an_output_before_backward_is_noticed():
+    """The output may be the tape itself; torch says so for its own layers, too."""
+    model = hrnn.HRNN(3, [5], []).double()
+    output, _ = model(torch.randn(4, 2, 3).double())
+    loss = (output * torch.randn(4, 2, 5).double()).sum()
+    with torch.no_grad():
+        output.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hrnn.decoders import Decoder
-from hrnn.native.functions import Decoding, functions
+from hrnn.native.functions import Decoding, fits, functions
 from hrnn.precision import summed_in, wide
 
 
@@ -24,8 +24,10 @@ class Decoded:
         weights = [part for layer in rest for part in (layer.weight, layer.bias)]
         self.parameters = [first.weight, first.bias, decoder.index, *weights]
         self.sizes = [first.in_features, *(layer.out_features for layer in self.layers)]
-        compiled = len(rest) == 1 and all(p.is_contiguous() for p in self.parameters)
-        self._run: Any = functions(decoder.index) if compiled else None
+        self._run: Any = functions(decoder.index) if len(rest) == 1 else None
+        if self._run is not None:
+            size, units, outputs = self.sizes
+            self._shapes = [(units, size), (units,), (decoder.reach, units), (outputs, units), (outputs,)]
 
     @torch.no_grad()
     def differentiate(
@@ -42,7 +44,7 @@ class Decoded:
         for parameter in self.parameters:
             if parameter not in sums:
                 sums[parameter] = torch.zeros_like(parameter, dtype=summed_in(parameter.dtype))
-        if self._run is not None:
+        if self._run is not None and self._fits(summary, targets):
             return self._in_c(summary, index, targets, ticks, weight, sums)
         first, *rest = self.layers
         x = F.linear(summary, first.weight, first.bias) + F.embedding(index - 1, self.decoder.index)
@@ -75,6 +77,16 @@ class Decoded:
         sums[first.weight].addmm_(wide(dx).t(), wide(summary))
         sums[first.bias].add_(wide(dx).sum(0))
         return values.sum(0), dx @ first.weight
+
+    def _fits(self, summary: Tensor, targets: Tensor) -> bool:
+        """Is all that is to be decoded, and every parameter, what the C expects? Parameters may change within a window."""
+        dtype, (size, _, outputs) = self.decoder.index.dtype, self.sizes
+        of_targets = (torch.int64, ()) if self.decoder.tokens else (dtype, (outputs,))
+        return (
+            all(p.is_contiguous() and fits(p, dtype, s) for p, s in zip(self.parameters, self._shapes, strict=True))
+            and fits(summary, dtype, (len(summary), size))
+            and (targets.dtype, targets.shape[2:]) == of_targets
+        )
 
     def _in_c(
         self,

@@ -246,13 +246,14 @@ class _Unroll(torch.autograd.Function):
         *rest: Tensor,
     ) -> Any:
         state = rest[: cell.state_parts]
-        block = block_of(cell)(cell, inputs.shape[0], inputs.shape[1], inputs.detach().contiguous())
+        block = block_of(cell)(cell, inputs.shape[0], inputs.shape[1], inputs.detach().resolve_neg().contiguous())
         block.set_state(0, None if fresh else state)
         block.enter(weights, 0, inputs.shape[0])
         block.run(weights, 0, inputs.shape[0], fresh, None if context is None else context.detach())
         ctx.block, ctx.weights, ctx.fresh = block, weights, fresh
-        ctx.save_for_backward(inputs, context, *rest[cell.state_parts :])
-        return block.states[0][1:], *block.state(inputs.shape[0])
+        output, after = block.states[0][1:], block.state(inputs.shape[0])
+        ctx.save_for_backward(inputs, context, *rest[cell.state_parts :], output, *after)  # which is the tape itself
+        return output, *after
 
     @staticmethod
     @once_differentiable
@@ -260,12 +261,12 @@ class _Unroll(torch.autograd.Function):
         block, cell, weights, fresh = ctx.block, ctx.block.cell, ctx.weights, ctx.fresh
         _ = ctx.saved_tensors  # raises if one of them was modified in place since
         ticks, rows, _ = block.gates.shape
-        carry = [part.clone() for part in d_state]
+        d_output, *carry = (part.clone(memory_format=torch.contiguous_format) for part in (d_output, *d_state))
         buffers = cell.zero_gradients()
         wants = ctx.needs_input_grad
         d_inputs = torch.empty_like(block.inputs, memory_format=torch.contiguous_format) if wants[3] else None
         space = workspace(cell, ticks, rows)
-        block.backward(weights, buffers, 0, ticks, d_output.clone(), carry, space, fresh=fresh, d_inputs=d_inputs)
+        block.backward(weights, buffers, 0, ticks, d_output, carry, space, fresh=fresh, d_inputs=d_inputs)
         gradients = cell.gradients(buffers)
         d_parameters = [gradients[parameter] for parameter in cell.parameters()]
         d_before = [None] * cell.state_parts if fresh else carry

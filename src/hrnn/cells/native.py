@@ -10,14 +10,28 @@ from torch import Tensor
 
 from hrnn.cells.builtin import BuiltinCell
 from hrnn.cells.contract import Prepared
-from hrnn.native.functions import KINDS, Block, Tick, Weights, functions
+from hrnn.native.functions import KINDS, Block, Tick, Weights, fits, functions
 
 _WORTH = 30_000_000  # multiplications that are worth a second thread: about half a millisecond of one
 
 
 def serves(cell: BuiltinCell) -> bool:
-    """Can this cell's ticks run in C?"""
-    return functions(cell.weight_hidden) is not None
+    """Can this cell's ticks run in C? Not if its parameters do not fit together: torch says what is wrong with them."""
+    return functions(cell.weight_hidden) is not None and all(
+        fits(part, cell.weight_hidden.dtype, shape) for part, shape in _parameters(cell) if part is not None
+    )
+
+
+def _parameters(cell: BuiltinCell) -> list[tuple[Tensor | None, tuple[int, ...]]]:
+    """What the C reads of a cell, and the shapes that it expects."""
+    size, entered = cell.hidden_size, cell.input_columns.stop - cell.input_columns.start
+    return [
+        (cell.weight_input, (entered, cell.input_size)),
+        (cell.weight_context, (entered, cell.context_size)),
+        (cell.weight_hidden, (cell.hidden_columns.stop - cell.hidden_columns.start, size)),
+        (cell.bias, (entered,)),
+        (cell.extra_bias(), (size,)),
+    ]
 
 
 class NativeWeights(Prepared):
@@ -33,9 +47,12 @@ class NativeWeights(Prepared):
         self.again()
 
     def again(self) -> Prepared:
-        cell = self._cell
-        given = (cell.weight_input, cell.weight_context, cell.weight_hidden, cell.bias, cell.extra_bias())
-        parts = [None if part is None else part.detach().contiguous() for part in given]
+        if not serves(self._cell):
+            raise RuntimeError(
+                "the parameters of a cell were replaced within a window, by some of another shape, dtype or device; replace "
+                "them between windows"
+            )
+        parts = [None if part is None else part.detach().contiguous() for part, _ in _parameters(self._cell)]
         addresses = [None if part is None else part.data_ptr() for part in parts]
         self._run.prepare(*self._sizes, *addresses, self._packed.data_ptr(), self.address)
         self.back_input, self.back_context = (part.clone() if self._own and part is not None else part for part in parts[:2])
@@ -49,7 +66,9 @@ class Buffers:
         self, cell: BuiltinCell, gates: Tensor, states: Sequence[Tensor], inputs: Tensor, after: Sequence[Tensor] = ()
     ):
         """after: where ticks do not stand in line, an LSTM's c after each."""
-        self._run = functions(gates)
+        self._run, self._dtype = functions(gates), gates.dtype
+        if inputs.dtype != (torch.int64 if cell.tokens else gates.dtype):
+            raise RuntimeError(f"a level of {gates.dtype} was given inputs of {inputs.dtype}; let all levels have one dtype")
         memory, later = states[1] if len(states) > 1 else None, after[0] if after else None
         self._block = Block(
             KINDS[type(cell).__name__], gates.shape[1], cell.hidden_size, *_sizes(cell), cell.context_size,
@@ -66,9 +85,15 @@ class Buffers:
         self, weights: NativeWeights, start: int, stop: int, row: int, rows: int, fresh: bool, context: Tensor | None
     ) -> None:
         """Ticks start to stop of some rows; `fresh`: from zero, with the context (rows, context_size), if there is one."""
-        entering = None if context is None else context.data_ptr()
-        threads = self._threads(stop - start, rows)
+        self._check(context)
+        entering, threads = _address(context), self._threads(stop - start, rows)
         self._run.forward(self._address, weights.address, start, stop, row, rows, fresh, entering, threads)
+
+    def _check(self, context: Tensor | None) -> None:
+        if context is not None and context.dtype is not self._dtype:
+            raise RuntimeError(
+                f"a level of {self._dtype} was given a context of {context.dtype}; let all levels have one dtype"
+            )
 
     def sweep(
         self,
@@ -122,6 +147,7 @@ class Rows(Buffers):
         before and the output are written. starts: some start a segment, those in `mask` (rows), or all; the context (n,
         context) is for the rows numbered by `receivers` (n), or for all."""
         context = None if context is None or not starts else context.contiguous()
+        self._check(context)
         room = None if receivers is None or context is None else output.new_empty(len(context), self._gates)
         fresh = 0 if not starts else 2 if mask is None else 1
         self._run.tick(

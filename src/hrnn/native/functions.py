@@ -101,6 +101,12 @@ def functions(like: torch.Tensor) -> Any:
     return _of_level(like.dtype) if like.device.type == "cpu" else None
 
 
+def fits(tensor: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> bool:
+    """Is it just what C would read at its address, once it is contiguous?"""
+    plain = tensor.is_cpu and tensor.layout is torch.strided and not tensor.is_neg()
+    return plain and tensor.dtype is dtype and tensor.shape == shape
+
+
 def scatter(sums: torch.Tensor, index: torch.Tensor, rows: torch.Tensor) -> None:
     """sums[index[i]] += rows[i]; torch takes a microsecond for every row."""
     run = functions(sums)
