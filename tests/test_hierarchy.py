@@ -55,8 +55,8 @@ def test_other_numbers_that_must_be_positive():
 def test_writing_into_an_output_before_backward_is_noticed():
     """The output may be the tape itself; torch says so for its own layers, too."""
     model = hrnn.HRNN(3, [5], []).double()
-    output, _ = model(torch.randn(4, 2, 3).double())
-    loss = (output * torch.randn(4, 2, 5).double()).sum()
+    output, _ = model(torch.randn(9, 2, 3).double())
+    loss = (output * torch.randn(9, 2, 5).double()).sum()
     with torch.no_grad():
         output.zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
