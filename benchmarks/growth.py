@@ -20,12 +20,13 @@ import torch
 
 from benchmarks.run import environment
 from hrnn.memory import exact_count, one_window, paper_count, peak_since, predict, segments_at_once, start_of_peak
+from hrnn.native import library
 
 SIZE, PERIOD, BATCH, LIMIT = 64, 10, 8, 4e9
 WINDOWS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 DEPTHS, DEPTH_WINDOW = (2, 3, 4, 5), 100_000
-TICK = 9  # vectors of a level's size that a tick of an LSTM keeps
-KEPT = "four gates, two states, input, gradient, scratch"
+KEPT = ["four gates", "two states", "input", "gradient", *(["scratch"] if library() is None else [])]  # of a tick of an LSTM
+TICK = 4 + len(KEPT)  # vectors of a level's size
 
 
 def row(method: str, levels: int, window: int) -> dict:
@@ -127,7 +128,7 @@ def plot(found: list[dict], path: str) -> None:
     figure.suptitle(f"LSTM levels of {SIZE}, period {PERIOD}, batch {BATCH}, one thread")
     figure.supxlabel(
         f"Counts as bytes. The paper counts one vector of {SIZE} numbers per tick and row; the exact count\n"
-        f"is of all ticks that are kept, and an LSTM keeps {TICK} vectors of each: {KEPT}.",
+        f"is of all ticks that are kept, and an LSTM keeps {TICK} vectors of each: {', '.join(KEPT)}.",
         fontsize=8,
     )
     figure.savefig(path, dpi=150)
