@@ -56,6 +56,7 @@ class Block:
         self._whole = self.gates, self.states, self.scratch, self.inputs
         self._reused = reused
         self._cuts: dict[tuple[int, int, int], tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]] = {}
+        self._laid_out()
 
     def lay_out(self, columns: int) -> None:
         """Cut the buffers for so many segments, whose ticks are still to come."""
@@ -65,6 +66,10 @@ class Block:
             gates, states, scratch, inputs = self._whole
             self.gates, self.inputs = first_rows(gates, places), first_rows(inputs, places)
             self.states, self.scratch = (tuple(first_rows(part, places) for part in parts) for parts in (states, scratch))
+            self._laid_out()
+
+    def _laid_out(self) -> None:
+        """The buffers have been cut."""
 
     def set_state(self, slot: int, state: CellState | None, column: int = 0) -> None:
         """Write the state before tick `slot`; None is zero."""
@@ -191,23 +196,8 @@ class NativeBlock(Block):
 
     in_place = True
 
-    def __init__(
-        self,
-        cell: BuiltinCell,
-        ticks: int,
-        rows: int,
-        inputs: Tensor | None = None,
-        columns: int = 1,
-        reused: bool = False,
-    ):
-        super().__init__(cell, ticks, rows, inputs, columns, reused)
-        self._native = native.Buffers(cell, self.gates, self.states, self.inputs)
-
-    def lay_out(self, columns: int) -> None:
-        changed = columns != self.columns
-        super().lay_out(columns)
-        if changed:
-            self._native = native.Buffers(self.cell, self.gates, self.states, self.inputs)
+    def _laid_out(self) -> None:
+        self._native = native.Buffers(self.cell, self.gates, self.states, self.inputs)
 
     def enter(self, weights: Any, start: int, stop: int) -> None:
         """Nothing to do yet."""
