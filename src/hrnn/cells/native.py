@@ -53,8 +53,7 @@ class NativeWeights(Prepared):
                 "them between windows"
             )
         parts = [None if part is None else part.detach().contiguous() for part, _ in _parameters(self._cell)]
-        addresses = [None if part is None else part.data_ptr() for part in parts]
-        self._run.prepare(*self._sizes, *addresses, self._packed.data_ptr(), self.address)
+        self._run.prepare(*self._sizes, *map(_address, parts), self._packed.data_ptr(), self.address)
         self.back_input, self.back_context = (part.clone() if self._own and part is not None else part for part in parts[:2])
         return self
 
@@ -110,10 +109,9 @@ class Buffers:
         before = None if starts else torch.empty_like(carry[0])
         room = None if keep is None else torch.empty_like(carry[0])
         self._run.sweep(
-            self._address, weights.address, first, last, d_hidden.data_ptr(),
-            carry[1].data_ptr() if len(carry) > 1 else None, out.data_ptr(),
-            None if before is None else before.data_ptr(), None if keep is None else keep.data_ptr(),
-            None if room is None else room.data_ptr(), self._threads(last - first, out.shape[1]),
+            self._address, weights.address, first, last,
+            *map(_address, (d_hidden, carry[1] if len(carry) > 1 else None, out, before, keep, room)),
+            self._threads(last - first, out.shape[1]),
         )  # fmt: skip
         if before is not None:
             carry[0] = before
