@@ -12,7 +12,7 @@ MINUTES ?= 30
 SEED ?= 0
 JOBS ?= 1
 
-.PHONY: test test-long lock docs demo campaign bench memory growth million streaming planner trainer scaling clean
+.PHONY: test test-long lock docs results demo campaign bench memory growth million report streaming planner checkpointed trainer scaling clean
 
 CONFIG ?=
 RESULTS := benchmarks/results
@@ -35,21 +35,27 @@ test: $(INSTALLED)
 
 # The versions that are installed now, as those that every target installs
 lock: $(SITE_TOOLS)
-	printf '# Every version that make installs, for .[dev] and .[docs]; the package itself accepts ranges.\n' > constraints.txt
+	printf '# Every version that make installs, for .[dev], .[docs] and make test-long; the package itself accepts ranges.\n' > constraints.txt
 	$(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
 
-# What takes minutes, too: the README's commands as they stand
+# What takes minutes, too: the README's commands as they stand, loops of other libraries
 test-long: $(INSTALLED)
-	$(BIN)/pytest -m long
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt lightning accelerate
+	$(BIN)/pytest -m long -r s
 
-# The site, in site/: what is written down about the commands comes from their parsers
+# The site, in site/: what is written down about the commands comes from their parsers, the gallery from the committed results
 $(SITE_TOOLS): $(INSTALLED)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
 docs: $(SITE_TOOLS)
 	$(BIN)/python docs/write_command_line.py
+	$(BIN)/python docs/write_gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# What hrnn reproduce shows, in the package, from the tables and curves of results/
+results: $(INSTALLED)
+	$(BIN)/python results/write_package_data.py
 
 demo: $(INSTALLED)
 	$(BIN)/hrnn demo
@@ -71,6 +77,11 @@ memory: $(INSTALLED)
 planner: $(INSTALLED)
 	$(BIN)/python -m benchmarks.planner --json $(RESULTS)/planner.json
 
+# True gradients in so many bytes, and a top level that is run twice
+checkpointed: $(INSTALLED)
+	$(BIN)/python -m benchmarks.checkpointed budgets --json $(RESULTS)/checkpointed.json
+	$(BIN)/python -m benchmarks.checkpointed top --json $(RESULTS)/checkpointed-top.json
+
 # What the trainer costs beside the bare engine
 trainer: $(INSTALLED)
 	$(BIN)/python -m benchmarks.trainer --json $(RESULTS)/trainer.json
@@ -87,6 +98,10 @@ growth: $(INSTALLED)
 # One window of a million steps
 million: $(INSTALLED)
 	$(BIN)/python -m benchmarks.million --json $(RESULTS)/million.json
+
+# A page of 200 runs, one of them with a million records: to write it, and what it answers in a browser
+report: $(INSTALLED)
+	$(BIN)/python -m benchmarks.report --json $(RESULTS)/report.json
 
 # One input at a time, beside torch's cells, and memory over a million steps
 streaming: $(INSTALLED)

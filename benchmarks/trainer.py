@@ -13,6 +13,7 @@ import json
 import math
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,7 +22,8 @@ from benchmarks.configurations import text_source
 from benchmarks.run import environment
 from hrnn.tasks import Copy, Text
 from hrnn.training import folder as folders
-from hrnn.training.config import Budget, Config, Learning, Model, resolved
+from hrnn.training import literal
+from hrnn.training.config import Budget, Config, resolved
 from hrnn.training.display import Lines
 from hrnn.training.loop import after_batch, learn
 from hrnn.training.run import Run
@@ -32,15 +34,20 @@ ENDLESS = Budget(updates=10**6)
 def configurations() -> dict[str, Config]:
     """By name; text only where there is some."""
     found: dict[str, Config] = {
-        "copy, paper": Config(Copy(length=100), Model(), Learning(), ENDLESS),
+        "copy, paper": Config(Copy(length=100), literal.MODEL, literal.LEARNING, ENDLESS),
         "copy, 64/64": Config(
-            Copy(length=20), Model(hidden_sizes=(64, 64), periods=(5,), window=60), Learning(batch=50), ENDLESS
+            Copy(length=20),
+            replace(literal.MODEL, hidden_sizes=(64, 64), periods=(5,), window=60),
+            replace(literal.LEARNING, batch=50),
+            ENDLESS,
         ),
     }
     path = text_source()[1]
     if path is not None:
-        found["Penn TreeBank, paper"] = Config(Text(data=(path.parent,), unknown=False), Model(), Learning(), ENDLESS)
-    return found
+        found["Penn TreeBank, paper"] = Config(
+            Text(data=(path.parent,), unknown=False), literal.MODEL, literal.LEARNING, ENDLESS
+        )
+    return {name: literal.with_beta(config) for name, config in found.items()}
 
 
 def bare(run: Run, number: int) -> None:

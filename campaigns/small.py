@@ -26,9 +26,9 @@ def commands(data: Path) -> dict[str, list[str]]:
     mnist = write_mnist(data / "mnist", training=36, test=8)
     lines = {
         "copy": "copy --start 1 --step 3 --patience 10 --test-sequences 8 --periods 3 --window 5 --updates 30 --betas 1"
-        " --learning-rate 0.2 --solved 0.9",
+        " --learning-rate 0.2 --solved 0.9 --update batch",
         "pixels": f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 8 --validate-every 3"
-        " --schedule cosine",
+        " --schedule cosine --update batch --average None",
         "text": f"text --data {text} --window 10 --updates 10 --validate-every 4 --update window",
         "needle": "needle --steps 12 --periods 4 --window 7 --updates 10 --test-sequences 8 --validate-every 4"
         " --optimizer rmsprop --model hrnn",

@@ -49,6 +49,7 @@ class Zoo:
             "reproduce": [
                 ["reproduce"],
                 ["copy"],
+                ["--run"],
                 ["--seeds", "0"],
                 ["--jobs", "1"],
                 ["--scale", "1e-6", "--folder", several],

@@ -24,6 +24,16 @@ def seeded(seed: int = 7) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def steady(model):
+    """The same model, whose decoders know something of their targets and learn no more of them: what `backward` does to it then
+    depends on its arguments alone, and local losses are scaled."""
+    for decoder in model.decoders or []:
+        if (known := decoder.statistics) is not None:
+            for buffer in known.buffers():
+                buffer.copy_(torch.rand(buffer.shape, generator=seeded(buffer.numel())) + 0.5)
+    return model.eval()
+
+
 def nested_flags(periods, steps, batch, generator, reset=None):
     """Random boundaries (steps + 1, batch, given levels) of rows that start afresh: only where the level ticks."""
     given = [i for i, period in enumerate(periods) if isinstance(period, hrnn.Given)]

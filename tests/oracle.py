@@ -1,7 +1,9 @@
 """The semantics, transcribed literally: one row, one step, one level at a time, differentiated by autograd.
 
-With `restricted`, what goes up is detached, which gives the restricted gradient (and saves nothing). Nothing of the library
-is used but the parameters, the configuration and a user's cell.
+With `restricted`, what goes up is detached, which gives the restricted gradient (and saves nothing). With `replay`, a pair of a
+probability and a weight, a gradient goes down the edges that are drawn, and counts for that weight. With `synthetic`, a network
+for each level below the top, the gradient of a summary is what the network says. Nothing of the library is used but the
+parameters, the configuration and a user's cell.
 """
 
 from __future__ import annotations
@@ -80,9 +82,10 @@ class Row:
 class Oracle:
     """A batch of rows and the state they carry; `window` runs them over one window."""
 
-    def __init__(self, model, batch: int, restricted: bool):
-        self.model, self.restricted = model, restricted
+    def __init__(self, model, batch: int, restricted: bool, replay: tuple[float, float] | None = None, synthetic=None):
+        self.model, self.restricted, self.replay, self.synthetic = model, restricted, replay, synthetic
         self.levels, self.windows = len(model.cells), 0
+        self.known = [[] for _ in model.periods]  # of each level: for every window so far, pairs of weight and target
         self.rows = [Row(b, [], [Segment() for _ in model.periods]) for b in range(batch)]
         for row in self.rows:
             self._start(row)
@@ -102,6 +105,8 @@ class Oracle:
         """Outputs (T, B, H), the task's loss, the local losses (sums, weighted), all with graph; states are carried."""
         steps, batch = x.shape[:2]
         self.seed, self.local = seed, [0.0] * len(self.model.periods)
+        self.asked = [[] for _ in self.model.periods]
+        self.unit, self.predicted, self.read = weight, 0.0, []  # read: level, summary, span
         given = [i for i, p in enumerate(self.model.periods) if isinstance(p, Given)]
         hidden = self.model.hidden_sizes[0]
         outputs = [[next(self.model.parameters()).new_zeros(hidden)] * batch for _ in range(steps)]
@@ -122,8 +127,11 @@ class Oracle:
             behind = {i: length < len(boundaries) and bool(boundaries[length, b, j]) for j, i in enumerate(given)}
             self._close(row, behind)
         self.windows += 1
-        local = [value * local_weight if betas[i] else 0.0 for i, value in enumerate(self.local)]
-        total = task + sum(beta * value for beta, value in zip(betas, local, strict=True))
+        local = [value * local_weight * self._factor(i) if betas[i] else 0.0 for i, value in enumerate(self.local)]
+        for level, asked in enumerate(self.asked):
+            if betas[level] and asked:
+                self.known[level].append(asked)
+        total = task + self.predicted + sum(beta * value for beta, value in zip(betas, local, strict=True))
         return torch.stack([torch.stack(step) for step in outputs]), total, task, local
 
     def _step(self, row: Row, x: Tensor, flags: dict[int, bool], reset: bool) -> Tensor:
@@ -141,6 +149,7 @@ class Oracle:
             starts = ticks[i] and (segment.ticks == 0 or flags.get(i, segment.ticks == period))
             boundary.append(starts)
             ticks.append(starts)
+        spans = [segment.span for segment in row.segments]
         for i, segment in enumerate(row.segments):
             if boundary[i]:
                 self._end(row, i)
@@ -154,7 +163,11 @@ class Oracle:
                 u = x if not model.tokens else F.one_hot(x, model.input_size).to(model.dtype)
             else:
                 u = row.cells[i - 1][0] if row.begun else torch.zeros_like(row.cells[i - 1][0])
+                if self.replay is not None:
+                    u = u.detach() + self._edge(row, i - 1) * (u - u.detach())
                 u = u.detach() if self.restricted else u
+                if self.synthetic is not None and row.begun:
+                    self.read.append((i - 1, u.requires_grad_(), spans[i - 1]))
             starts = i < top and boundary[i]
             context = u.new_zeros(model.hidden_sizes[i + 1] if i < top else 0)
             state = row.cells[i]
@@ -176,6 +189,12 @@ class Oracle:
                 self._local_loss(row, i, span)
         row.begun = True
         return row.cells[0][0]
+
+    def _edge(self, row: Row, level: int) -> float:
+        """What the gradient of the summary of the segment that has just ended counts for; the next has begun."""
+        probability, weight = self.replay
+        drawn = splitmix(self.seed ^ 0x5EED0FED6E5, level, row.number, row.segments[level].ordinal - 2) >> 10
+        return weight if drawn < probability * 2**53 else 0.0
 
     def _close(self, row: Row, behind: dict[int, bool]) -> None:
         ends = True
@@ -199,6 +218,9 @@ class Oracle:
 
     def _local_loss(self, row: Row, level: int, span: int) -> None:
         model, segment = self.model, row.segments[level]
+        if self.synthetic is not None:
+            summary = row.cells[level][0]
+            self.predicted = self.predicted + (self.synthetic[level](summary).detach() * summary).sum() * self.unit
         if model.decoders is None:
             return
         decoder = model.decoders[level]
@@ -216,8 +238,51 @@ class Oracle:
             for layer in decoder.layers[1:]:
                 z = layer.weight @ torch.relu(z) + layer.bias
             target = segment.inputs[-j]
+            self.asked[level].append((span / len(indices), target))
             if decoder.tokens:
-                losses.append(-torch.log_softmax(z, 0)[target])
+                losses.append(-torch.log_softmax(z, 0)[target] * self._symbol_weights()[target])
             else:
                 losses.append(((z - target) ** 2).mean())
         self.local[level] = self.local[level] + span * sum(losses) / len(losses)
+
+    def learned(self, total: Tensor | float, share: float) -> Tensor:
+        """What the networks are to make small, given all that is differentiated: the squared errors of what they say."""
+        found, errors = [None] * len(self.read), 0.0
+        if isinstance(total, Tensor) and total.requires_grad:
+            found = torch.autograd.grad(total, [u for _, u, _ in self.read], retain_graph=True, allow_unused=True)
+        for (level, u, span), gradient in zip(self.read, found, strict=True):
+            gradient = torch.zeros_like(u) if gradient is None else gradient
+            errors = errors + span * (self.synthetic[level](u.detach()) - gradient / self.unit).square().mean() * share
+        return errors
+
+    def statistics(self, level: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Of all that the level's decoder was asked in earlier windows, each window 0.99 of the next: the weight, the mean
+        and the variance of the targets, one-hot for tokens; the variance is pooled over features."""
+        decoder, pairs = self.model.decoders[level], []
+        for age, asked in enumerate(reversed(self.known[level])):
+            pairs += [(weight * 0.99**age, target) for weight, target in asked]
+        size = decoder.layers[-1].out_features
+        targets = [F.one_hot(t, size).double() if decoder.tokens else t.double() for _, t in pairs]
+        total = torch.tensor(sum(weight for weight, _ in pairs), dtype=torch.float64)
+        if not pairs:
+            return total, torch.zeros(size, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+        mean = sum(weight * t for (weight, _), t in zip(pairs, targets, strict=True)) / total
+        apart = sum(weight * ((t - mean) ** 2).mean() for (weight, _), t in zip(pairs, targets, strict=True))
+        return total, mean, apart / total
+
+    def _symbol_weights(self) -> Tensor:
+        total, share, _ = self.statistics(0)
+        if self.model.config["symbol_weights"] == "equal" or not total:
+            return torch.ones_like(share)
+        least = 1 / (100 * int((share > 0).sum()))
+        weights = torch.tensor([1 / max(float(p), least) for p in share], dtype=torch.float64)
+        return weights / sum(p * w for p, w in zip(share, weights, strict=True))
+
+    def _factor(self, level: int) -> float:
+        total, mean, variance = self.statistics(level)
+        if not self.model.config["normalized"][level] or not total:
+            return 1.0
+        if not self.model.decoders[level].tokens:
+            return 1 / max(float(variance), 1e-6)
+        shares = mean * self._symbol_weights()
+        return 1 / max(sum(float(-p * p.log()) for p in shares if p > 0), 0.1)

@@ -44,9 +44,9 @@ def tasks(tmp_path: Path) -> dict[str, list[str]]:
     mnist = write_mnist(tmp_path / "mnist")
     commands = {
         "copy": "copy --start 1 --step 3 --patience 25 --test-sequences 20 --periods 3 --window 5 --updates 120 --betas 1"
-        " --learning-rate 0.03",
+        " --learning-rate 0.03 --update batch",
         "pixels": f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 40 --validate-every 15"
-        " --schedule cosine",
+        " --schedule cosine --update batch",
         "text": f"text --data {text} --window 15 --updates 50 --validate-every 20 --update window",
         "unlocked": f"text --data {text} --window 15 --updates 30 --update segment --round-steps 6 --update-every 1 2 --clip 1"
         " --frozen-every 4",

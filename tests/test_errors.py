@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from hrnn.cli import COMMANDS, main
+from hrnn.data import arrays, cache
+from hrnn.data.audio import recording
+from hrnn.data.table_files import open_table
 from hrnn.errors import EXTRAS, UserError
 from hrnn.launching.cluster import require
 from hrnn.tasks.idx import download
@@ -41,9 +44,15 @@ def test_the_command_line(bare, capsys, command):
         (lambda: importlib.import_module("hrnn.report.curves"), r"hrnn.report needs hrnn\[cli\]; pip install"),
         (lambda: importlib.import_module("hrnn.launching.grid"), r"hrnn.launching needs hrnn\[cli\]; pip install"),
         (suitable_display, r"a display of training needs hrnn\[cli\]; pip install"),
+        (lambda: open_table(Path("t.csv")), r"t.csv, a table, needs hrnn\[data\]; pip install 'hrnn\[data\]'"),
+        (lambda: recording(Path("a.wav")), r"a.wav, a recording, needs hrnn\[data\]; pip install"),
         (lambda: require(None), r"--engine ray needs hrnn\[ray\]; pip install 'hrnn\[ray\]'"),
     ],
 )
 def test_what_python_calls(bare, use, sentence):
     with pytest.raises(UserError, match=sentence):
         use()
+
+
+def test_arrays_need_no_extra(bare):
+    assert cache(arrays([[[1.0], [2.0]]])).lengths.tolist() == [2]

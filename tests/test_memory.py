@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from hrnn import memory, room
+from hrnn import memory, recomputation, room
 from hrnn.cells import BUILTIN, block
 
 
@@ -24,7 +24,7 @@ def test_the_exact_count_adds_middle_levels_and_weighs_sizes():
 
 
 def test_constants_are_those_of_the_code():
-    assert memory._BLOCK == block.BACKWARD_TICKS
+    assert memory._BLOCK == recomputation._WORKSPACE == block.BACKWARD_TICKS
     for name, cell in BUILTIN.items():
         made = cell(3, 5, 7, False)
         entering, recurrent = made.weight_input.shape[0] // 7, made.weight_hidden.shape[0] // 7
@@ -37,6 +37,31 @@ def test_predicted_bytes_are_near_the_measured(cell):
     measured = memory.measure(children=1, cell=cell, **shape)
     assert measured > 25e6
     assert memory.predict(**shape, cell=cell) == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "predict"),
+    [
+        ("checkpointed", {}, memory.predict_checkpointed),
+        ("checkpointed", {"every": 200}, memory.predict_checkpointed),
+        ("checkpointed", {"bytes": 50_000_000}, memory.predict_checkpointed),
+        ("truncated", {"steps": 200}, memory.predict_truncated),
+        ("restricted", {"top": "checkpointed"}, memory.predict),
+    ],
+)
+def test_bytes_of_methods_that_run_steps_again(method, options, predict):
+    shape = {"hidden_sizes": [128, 128], "periods": [8], "window": 1600, "batch": 64}
+    measured = memory.measure(children=3, method=method, **shape, **options)
+    assert predict(**shape, **options) == pytest.approx(measured, rel=0.15, abs=3e6)
+    assert measured < 0.4 * memory.predict_truncated(**shape, steps=1600)
+
+
+def test_a_checkpointed_top_grows_with_the_root_of_the_window():
+    short, long = (memory.predict([64, 64], [10], window, 8, top="checkpointed") for window in (10_000, 1_000_000))
+    stored = [memory.predict([64, 64], [10], window, 8) for window in (10_000, 1_000_000)]
+    assert long - short < 0.12 * (stored[1] - stored[0])
+    few, many = (memory.predict_checkpointed([64, 64], [10], window, 8) for window in (10_000, 1_000_000))
+    assert many - few < 10 * few
 
 
 def test_small_hierarchies_and_long_windows_are_predicted_to_a_few_megabytes():
@@ -59,6 +84,19 @@ def test_segments_at_once_take_their_share():
     assert all_of_them - one > 4e6
     for number, measured in ((1, one), (100, all_of_them)):
         assert memory.predict(**shape, segments_at_once=number) == pytest.approx(measured, abs=2e6)
+
+
+def test_segments_that_run_again_take_one_of_each_level():
+    """And not more with a longer window, but for the top."""
+    shape = {"hidden_sizes": [128, 128, 64], "periods": [20, 5], "window": 2000, "batch": 64, "segments_at_once": 1}
+    once, again = (memory.measure(children=3, replay=replay, **shape) for replay in (0.0, 1.0))
+    predicted_once, predicted = (memory.predict(**shape, replay=replay) for replay in (0.0, 1.0))
+    assert again > once + 2e6
+    assert predicted == pytest.approx(again, rel=0.15)
+    assert predicted_once < memory.predict(**shape, replay=0.1) < predicted
+    longer = shape | {"window": 20_000}
+    more = memory.predict(**longer, replay=1.0) - memory.predict(**longer) - (predicted - predicted_once)
+    assert more == 180 * 64 * 4 * 2 * 128  # the top's ticks: the lowest level's hidden state before each, and its gradient
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
@@ -133,7 +171,11 @@ def test_plans_follow_the_growth_of_the_window():
         (lambda: memory.paper_count([10], 0), "window is 0"),
         (lambda: memory.exact_count([8], [10], 20), "one fewer than hidden_sizes"),
         (lambda: memory.plan(0, 10, 1), "budget"),
+        (lambda: memory.predict([8, 8], [10], 20, 4, top="kept"), "top is 'kept'"),
+        (lambda: memory.predict_checkpointed([8, 8], [10], 20, 4, bytes=1000), "give at least that"),
+        (lambda: memory.predict_truncated([8, 8], [10], 20, 4, 0), "steps is 0"),
         (lambda: memory.plan(10, 10, 1, segments_at_once=0), "segments_at_once is 0"),
+        (lambda: memory.predict([4, 4], [2], 10, 1, replay=1.5), "replay is 1.5"),
         (lambda: memory.predict([8, 8], [10], 20, 4, segments_at_once="2"), "segments_at_once is '2'"),
         (lambda: memory.exact_count([8, 8], [10], 20, segments_at_once=1.5), "segments_at_once is 1.5"),
         (lambda: memory.segments_at_once([8, 8], [10], 4, width=0), "width is 0"),

@@ -20,7 +20,7 @@ def test_a_metric_reads_well_by_its_name_alone():
     assert Metric("accuracy", higher_is_better=True).better(2.0, 1.0)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "series"])  # whose data say what it measures: tests/series
 def test_what_a_task_says_of_its_metrics_survives_json(name):
     measured = TASKS[name]().measured
     assert Metrics.from_json(json.loads(json.dumps(measured.to_json()))) == measured

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import hrnn
-from tests.helpers import CELLS, METHODS, assert_close, assert_same_state, seeded, squares, take_gradients
+from tests.helpers import CELLS, METHODS, assert_close, assert_same_state, seeded, squares, steady, take_gradients
 from tests.user_cells import LearnedStart, MinimalGRU
 
 
@@ -20,7 +20,8 @@ def example(cell="lstm", tokens=False, given=False, **options):
     periods = [hrnn.Given(3), 2] if given else [3, 2]
     model = hrnn.HRNN(
         hrnn.Tokens(5) if tokens else 2, [3, 4, 2], periods, cell=CELLS[cell] if cell in [*CELLS] else cell, **options
-    ).double()
+    )
+    model = steady(model.double())
     x = torch.randint(5, (11, 4)) if tokens else torch.randn(11, 4, 2).double()
     flags = torch.rand(11, 4) < 0.4 if given else None
     _, state = model(x[:5], boundaries=None if flags is None else flags[:5])

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import venv
+import zipfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -40,16 +41,24 @@ print(sorted({"tyro", "rich", "matplotlib", "tensorboard", "pooch", "ray"} & set
 """
 
 
+PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+
+
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory):
+def wheel(tmp_path_factory):
+    place = tmp_path_factory.mktemp("wheel")
+    subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", place, ROOT], check=True)
+    (path,) = place.glob("hrnn-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def empty(wheel, tmp_path_factory):
     """An environment with the wheel, what the library needs, and nothing else; its bin folder."""
     place = tmp_path_factory.mktemp("empty")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", place, ROOT], check=True)
     venv.create(place / "venv", symlinks=True)
     python = place / "venv" / "bin" / "python"
-    (wheel,) = place.glob("hrnn-*.whl")
-    subprocess.run([*pip, "--python", python, "install", "--no-deps", wheel], check=True)
+    subprocess.run([*PIP, "--python", python, "install", "--no-deps", wheel], check=True)
     (packages,) = (place / "venv" / "lib").glob("python*/site-packages")
     for name in required(CORE):
         for top in {file.parts[0] for file in distribution(name).files or () if file.parts[0] != ".."}:
@@ -92,3 +101,21 @@ def test_the_command_line_says_what_to_install(empty, tmp_path):
         done = run(empty / "hrnn", *command.split(), folder=tmp_path)
         assert done.stderr == "hrnn: the command line needs hrnn[cli]; pip install 'hrnn[cli]'\n"
         assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.long
+def test_committed_tables_and_curves_are_in_the_wheel_and_journals_are_not(wheel, tmp_path):
+    """Shown by the wheel's own code, with no clone around."""
+    zipfile.ZipFile(wheel).extractall(tmp_path / "wheel")
+    there = sorted(path.name for path in (tmp_path / "wheel" / "hrnn" / "studies" / "committed").iterdir())
+    assert there == sorted(path.name for path in (ROOT / "src" / "hrnn" / "studies" / "committed").iterdir())
+    assert {"copy-desk.json", "unlocked-desk.json"} <= set(there)
+    assert not list((tmp_path / "wheel").rglob("*.jsonl"))
+    command = [sys.executable, "-m", "hrnn", "reproduce", "copy"]
+    environment = {"PYTHONPATH": str(tmp_path / "wheel")}
+    page = [sys.executable, "-m", "hrnn", "report", "copy", "-o", "page.html"]  # from templates that are in the wheel
+    done = subprocess.run(page, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "page.html\n", "")
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "107.7 ± 0.47" in done.stdout

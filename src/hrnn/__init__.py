@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # type checkers take it for true; typing itself is import
 if TYPE_CHECKING:
     from typing import Any
 
-    from hrnn.gradients import Chunk, Full, Gradient, Restricted, Result, Updates
+    from hrnn.gradients import Checkpointed, Chunk, Full, Gradient, Restricted, Result, Synthetic, Truncated, Updates
     from hrnn.hierarchy import HRNN, Tokens
     from hrnn.native.engine import engine
     from hrnn.segments import Given
@@ -26,18 +26,37 @@ _HOMES = {
     "Tokens": "hrnn.hierarchy",
     "Given": "hrnn.segments",
     "State": "hrnn.state",
+    "Checkpointed": "hrnn.gradients",
     "Full": "hrnn.gradients",
     "Gradient": "hrnn.gradients",
     "Restricted": "hrnn.gradients",
     "Result": "hrnn.gradients",
+    "Truncated": "hrnn.gradients",
     "Chunk": "hrnn.gradients",
+    "Synthetic": "hrnn.gradients",
     "Updates": "hrnn.gradients",
     "engine": "hrnn.native.engine",
     "load": "hrnn.training.trained",
 }
-_MODULES = ("cells", "parallel", "gradients", "memory")
+_MODULES = ("cells", "parallel", "gradients", "memory", "data", "export", "hub", "loading", "trackers")
 
-__all__ = ["HRNN", "Chunk", "Full", "Given", "Gradient", "Restricted", "Result", "State", "Tokens", "Updates", "engine", "load"]
+__all__ = [
+    "HRNN",
+    "Checkpointed",
+    "Chunk",
+    "Full",
+    "Given",
+    "Gradient",
+    "Restricted",
+    "Result",
+    "State",
+    "Synthetic",
+    "Tokens",
+    "Truncated",
+    "Updates",
+    "engine",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

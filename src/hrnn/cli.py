@@ -30,18 +30,23 @@ COMMANDS = {
     "train": "learn a task, in a new run",
     "resume": "continue a run exactly where it stopped",
     "evaluate": "score a run's best weights on validation, test or other data",
+    "inspect": "what data of your own hold, and the command that learns from them",
+    "predict": "what a run on series says of other data, or of lines as they come",
     "sample": "continue a prompt with a run on text",
     "runs": "a table of the runs in a folder",
+    "export": "a run's model for other programs: ONNX, torch.export, safetensors",
     "plot": "learning curves of runs as PNG, SVG or PDF",
+    "report": "runs, sweeps and studies as one page to look at, in a file or live",
     "reproduce": "the paper's tables and figures, beside its own numbers",
     "sweep": "many runs over values of some options, on this machine or on a Ray cluster",
-    "demo": "the paper's four models on a small copy task, in minutes",
+    "demo": "the paper's four models on a small copy task, and ours with our defaults, in minutes",
     "memory": "what a hierarchy and a window need: counted, measured, planned",
 }
 EXAMPLES = """\
 hrnn train copy --hidden-sizes 64 64 --periods 5 --window 60 --start 5 --step 5 --until 15
 hrnn train pixels --data mnist --pool 2 --hidden-sizes 128 128 --periods 14
 hrnn train text --data book.txt
+hrnn train series sensors.csv
 hrnn resume runs/copy-ours-0
 hrnn plot runs/copy-ours-0"""
 WHERE = "HRNN_TRACEBACK"  # set to 1 in the environment, it shows where an unexpected error came from

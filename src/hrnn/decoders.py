@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hrnn.statistics import Scale, Statistics
 from hrnn.unchanged import unchanged
 
 INDICES = ("sampled", "all")
@@ -20,6 +21,9 @@ class Decoder(nn.Module):
     outputs: how many numbers an input has, or symbols where `tokens`. `layers` counts weight layers, so that the paper's
     two-layer network is one hidden layer of `units` and an output layer. The one-hot index enters the first layer; its
     product is a row of `index`, and the summary's product is shared by all indices.
+
+    normalized: its loss is divided by the variance of what it is to recover, or the entropy of tokens; 1 is then what is lost
+    by guessing the mean, or by frequency. weighted: tokens count for the inverse of their frequency. See `Statistics`.
     """
 
     def __init__(
@@ -31,13 +35,18 @@ class Decoder(nn.Module):
         tokens: bool,
         layers: int = 2,
         units: int = 256,
-        indices: str = "sampled",
+        indices: str = "all",
+        normalized: bool = True,
+        weighted: bool = False,
     ):
         super().__init__()
         self.reach, self.tokens, self.indices = reach, tokens, indices
         sizes = [summary, *[units] * (layers - 1), outputs]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.index = nn.Parameter(torch.empty(reach, sizes[1]))
+        self.statistics: Statistics | None = None
+        if normalized or weighted:
+            self.statistics = Statistics(outputs, tokens=tokens, normalized=normalized, weighted=weighted)
         self._reset_first()
 
     def _reset_first(self) -> None:
@@ -48,9 +57,11 @@ class Decoder(nn.Module):
             nn.init.uniform_(parameter, -bound, bound)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew, e.g. after `to_empty`."""
+        """Draw all parameters anew, e.g. after `to_empty`, and forget all statistics."""
         for layer in self.layers:
             layer.reset_parameters()  # type: ignore[operator]
+        if self.statistics is not None:
+            self.statistics.reset()
         self._reset_first()
 
     @property
@@ -76,16 +87,31 @@ class Decoder(nn.Module):
             x = layer(F.relu(x))
         return x
 
+    def shares(self, index: Tensor, ticks: Tensor | int) -> Tensor | float:
+        """What each index (m, n) is of its segment's mean, (m, n) or one number for all."""
+        if index.shape[0] == 1 or (isinstance(ticks, int) and ticks >= self.reach):
+            return 1 / index.shape[0]
+        counts = (index <= ticks).to(self.index.dtype)
+        return counts / counts.sum(0)
+
     def loss(
-        self, summary: Tensor, index: Tensor, targets: Tensor, ticks: Tensor | int, decode: Callable[..., Tensor] | None = None
+        self,
+        summary: Tensor,
+        index: Tensor,
+        targets: Tensor,
+        ticks: Tensor | int,
+        decode: Callable[..., Tensor] | None = None,
+        scale: Scale | None = None,
     ) -> Tensor:
         """The local loss (n,) of n segments, the mean over decoded indices and features. targets: (m, n, ...). `decode` may
-        stand for the module itself."""
+        stand for the module itself. Of the scale, only the weights of symbols are applied."""
         decoded = (decode or self)(summary, index)
         if self.tokens:
             values = F.cross_entropy(decoded.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
         else:
             values = (decoded - targets).square().mean(-1)
+        if scale is not None and (weights := scale.of(targets)) is not None:
+            values = values * weights
         if index.shape[0] == 1:
             return values[0]
         if isinstance(ticks, int) and ticks >= self.reach:

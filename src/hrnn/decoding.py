@@ -38,14 +38,15 @@ class Decoded:
         ticks: Tensor | int,
         weight: Tensor | float,
         sums: dict[Tensor, Tensor],
+        symbols: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """`Decoder.loss` (n,) of n segments, and the gradient of `weight` (n,) or a number times it: that of the summary is
-        returned, those of the parameters are added to `sums`."""
+        returned, those of the parameters are added to `sums`. symbols: what each symbol counts for."""
         for parameter in self.parameters:
             if parameter not in sums:
                 sums[parameter] = torch.zeros_like(parameter, dtype=summed_in(parameter.dtype))
         if self._run is not None and self._fits(summary, targets):
-            return self._in_c(summary, index, targets, ticks, weight, sums)
+            return self._in_c(summary, index, targets, ticks, weight, sums, symbols)
         first, *rest = self.layers
         x = F.linear(summary, first.weight, first.bias) + F.embedding(index - 1, self.decoder.index)
         activations = []
@@ -65,6 +66,9 @@ class Decoded:
         if index.shape[0] > 1:
             counts = (index <= ticks).to(dx.dtype)
             share = counts / counts.sum(0)
+        if symbols is not None:
+            share = share * symbols[targets]
+        if isinstance(share, Tensor):
             values = values * share
         dx.mul_((share * torch.as_tensor(weight, dtype=dx.dtype, device=dx.device)).expand(index.shape)[..., None])
         for layer, below in zip(reversed(rest), reversed(activations), strict=True):
@@ -96,6 +100,7 @@ class Decoded:
         ticks: Tensor | int,
         weight: Tensor | float,
         sums: dict[Tensor, Tensor],
+        symbols: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """The same for two layers, compiled."""
         m, n = index.shape
@@ -111,7 +116,8 @@ class Decoded:
         addresses = [
             *(p.data_ptr() for p in self.parameters), *(sums[p].data_ptr() for p in self.parameters),
             summary.data_ptr(), index.data_ptr(), targets.data_ptr(), None if counted is None else counted.data_ptr(),
-            weights.data_ptr(), values.data_ptr(), d_summary.data_ptr(), room.data_ptr(),
+            weights.data_ptr(), None if symbols is None else symbols.data_ptr(),
+            values.data_ptr(), d_summary.data_ptr(), room.data_ptr(),
         ]  # fmt: skip
         self._run.decode(ctypes.byref(Decoding(n, m, *self.sizes, self.decoder.tokens, *addresses)))
         return values, d_summary

@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from hrnn import tensors
-from hrnn.arguments import LARGEST, each, entries, shown, whole
+from hrnn.arguments import LARGEST, each, entries, flag, shown, whole
 from hrnn.decoders import INDICES
 from hrnn.room import weight_numbers
 from hrnn.segments import Given, Period, reach_of
+from hrnn.statistics import SYMBOL_WEIGHTS
 
 _LEVELS = _DECODER_LAYERS = 1000  # more of either would only take minutes to make
-FORMAT = 2  # of the file that `HRNN.save` writes
+FORMAT = 3  # of the file that `HRNN.save` writes
 _ENTRIES = {
     *("inputs", "hidden_sizes", "periods", "cell", "decoders", "decoder_layers", "decoder_units", "indices"),
-    *("batch_first", "check_finite"),
+    *("normalized", "symbol_weights", "batch_first", "check_finite"),
 }
 
 
@@ -67,12 +68,13 @@ def checked_periods(values: Sequence[Period], levels: int) -> list[Period]:
     return found
 
 
-def checked_decoders(below: int, layers: Any, units: Any, indices: Any) -> dict[str, list[Any]]:
+def checked_decoders(below: int, layers: Any, units: Any, indices: Any, normalized: Any) -> dict[str, list[Any]]:
     """What the decoders are made with, one entry for each level below the top."""
-    given = {"decoder_layers": layers, "decoder_units": units, "indices": indices}
+    given = {"decoder_layers": layers, "decoder_units": units, "indices": indices, "normalized": normalized}
     options = {name: each(name, value, below, "levels below the top") for name, value in given.items()}
     for i in range(below):
-        depth, width, which = (options[name][i] for name in given)
+        depth, width, which, divided = (options[name][i] for name in given)
+        flag("normalized", divided)
         try:
             options["decoder_layers"][i] = whole("decoder_layers", depth, most=_DECODER_LAYERS)
             options["decoder_units"][i] = whole("decoder_units", width)
@@ -86,10 +88,26 @@ def checked_decoders(below: int, layers: Any, units: Any, indices: Any) -> dict[
     return options
 
 
+def checked_weights(symbol_weights: Any, tokens: bool) -> str:
+    """How much each symbol counts in the lowest level's local loss."""
+    if not isinstance(symbol_weights, str) or symbol_weights not in SYMBOL_WEIGHTS:
+        raise ValueError(f"symbol_weights is {shown(symbol_weights)}; expected one of {SYMBOL_WEIGHTS}")
+    if symbol_weights != "equal" and not tokens:
+        raise ValueError(
+            f"symbol_weights is {shown(symbol_weights)} and the inputs are vectors; drop it, or give hrnn.Tokens(n)"
+        )
+    return symbol_weights
+
+
 def upgraded(path: str | Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """A model file's configuration in the newest form. Format 1, of 0.1.0, had the same entries, without a number."""
-    tensors.format_of(path, metadata, FORMAT)
+    """A model file's configuration in the newest form. Format 1, of 0.1.0, had no number; up to format 2 local losses were
+    as they are, and all symbols counted the same."""
+    written = tensors.format_of(path, metadata, FORMAT)
     config = {name: value for name, value in metadata.items() if name != "format"}
+    if written < 3:
+        below = config.get("periods")
+        normalized = [False] * len(below) if isinstance(below, list) else False
+        config = {"normalized": normalized, "symbol_weights": "equal", **config}
     if odd := sorted(set(config) ^ _ENTRIES):
         verb = "has" if odd[0] in config else "lacks"
         raise ValueError(f"{path} does not hold a model: its configuration {verb} {shown(odd[0])}")
@@ -118,7 +136,9 @@ def check_described(config: Mapping[str, Any], weights: Mapping[str, Tensor]) ->
     whole("inputs", inputs["tokens"] if isinstance(inputs, dict) else inputs)
     sizes = checked_sizes(config["hidden_sizes"])
     periods = checked_periods([Given(p["given"]) if isinstance(p, dict) else p for p in config["periods"]], len(sizes))
-    options = checked_decoders(len(periods), *(config[name] for name in ("decoder_layers", "decoder_units", "indices")))
+    options = checked_decoders(
+        len(periods), *(config[name] for name in ("decoder_layers", "decoder_units", "indices", "normalized"))
+    )
     layers = sum(options["decoder_layers"]) if config["decoders"] else 0
     reaches = [{"given": reach_of(period)} for period in periods]  # only weights count: a segment is not in the file
     needed, there = numbers({**config, **options, "periods": reaches}), sum(t.numel() for t in weights.values())

@@ -5,7 +5,14 @@ from hrnn.torchrun import GroupError, LostError
 
 DONE, FAILED, MISTAKE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143  # there are no others
 EXIT_CODES = {"interrupted": INTERRUPTED, "terminated": TERMINATED}  # of a run that a signal stopped
-EXTRAS = {"cli": ("tyro", "rich", "matplotlib", "tensorboard", "pooch"), "ray": ("ray",)}  # and what they bring
+EXTRAS = {  # and what they bring
+    "cli": ("tyro", "rich", "matplotlib", "tensorboard", "pooch"),
+    "ray": ("ray",),
+    "data": ("pyarrow", "soundfile", "sklearn"),
+    "onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "hub": ("huggingface_hub",),
+    "report": ("plotly", "jinja2"),
+}
 ECHO = 80  # characters of a value that a message repeats
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +39,12 @@ Listener = Callable[[Ended], None]
 
 
 class AutogradLevel(Level):
-    """A level whose ticks autograd remembers. `listener` is told of its segments that end."""
+    """A level whose ticks autograd remembers. `listener` is told of its segments that end. `restricted`: no gradient goes back
+    along the upward edge that it reads from."""
 
-    def __init__(self, level: int, cell: Cell, state: State, listener: Listener | None):
+    def __init__(self, level: int, cell: Cell, state: State, listener: Listener | None, restricted: bool = False):
         self.level, self.cell, self.row, self.listener = level, cell, state.row, listener
+        self._cut = restricted and level > 0
         self.state = state.cells[level]
         self.history = state.history[level].clone() if level < len(state.history) else None
         self.weights: Any = None  # with them ticks run as blocks, without them one by one
@@ -56,6 +59,7 @@ class AutogradLevel(Level):
 
     def run(self, inputs: Tensor | None, ticks: Ticks) -> Tensor:
         assert inputs is not None
+        inputs = inputs.detach() if self._cut else inputs
         if self.history is not None:
             self._remember(inputs.detach(), ticks)
         starts, context = self._started()
@@ -103,15 +107,57 @@ class AutogradLevel(Level):
         return Ended(self.level, summary, row, ordinal, ticks, span, lambda i: history[(ticks - i) % history.shape[0], columns])
 
 
-class Forward:
-    """A forward pass that can be fed in chunks. `listener` is told of every segment below the top that ends."""
+@dataclass(frozen=True)
+class Midway:
+    """Where a forward pass is within its window: `Forward.resumed` goes on from it as if nothing had been in between.
 
-    def __init__(self, cells: Sequence[Cell], periods: Sequence[Period], state: State, listener: Listener | None = None):
+    state:  of which the clock is open: complete segments have not ended yet
+    random: torch's random state, where steps that are run again would need it
+    """
+
+    state: State
+    behind: Behind
+    steps: int
+    random: tuple[Tensor, ...] = ()
+
+
+class Forward:
+    """A forward pass that can be fed in chunks. `listener` is told of every segment below the top that ends. `restricted`: no
+    gradient will go back along the upward edges."""
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        periods: Sequence[Period],
+        state: State,
+        listener: Listener | None = None,
+        restricted: bool = False,
+    ):
         self.cells, self.periods, self.row, self._start = cells, periods, state.row, state.clock
-        self.levels = [AutogradLevel(level, cell, state, listener) for level, cell in enumerate(cells)]
+        self.levels = [AutogradLevel(level, cell, state, listener, restricted) for level, cell in enumerate(cells)]
         self.behind = Behind()
         self.schedule: InPhase | RowByRow | None = None  # of the last chunk
         self.steps = 0
+
+    @staticmethod
+    def resumed(
+        cells: Sequence[Cell],
+        periods: Sequence[Period],
+        at: Midway,
+        listener: Listener | None = None,
+        restricted: bool = False,
+    ) -> Forward:
+        """One that goes on in the middle of a window."""
+        forward = Forward(cells, periods, at.state, listener, restricted)
+        forward.behind, forward.steps = copy(at.behind), at.steps
+        return forward
+
+    def midway(self) -> Midway:
+        """Where it is now; copies, without a graph."""
+        cells = tuple(tuple(part.detach().clone() for part in level.state) for level in self.levels)
+        history = tuple(level.history.clone() for level in self.levels if level.history is not None)
+        clock = self._start if self.schedule is None else self.schedule.clock
+        return Midway(State.of(cells, clock, self.row, history), copy(self.behind), self.steps)
 
     def feed(self, x: Tensor, boundaries: Tensor | None, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
         """Checked inputs of n steps to the lowest level's hidden states (n, batch, hidden)."""

@@ -15,8 +15,9 @@ from hrnn import checks, description, streaming, tensors
 from hrnn.arguments import entries, flag, shown, whole
 from hrnn.cells import BUILTIN, Cell, UserCell, by_hand
 from hrnn.decoders import Decoder
-from hrnn.forward import Forward
+from hrnn.forward import Forward, Listener
 from hrnn.precision import without_autocast
+from hrnn.recovery import Recovery
 from hrnn.room import check_fits
 from hrnn.segments import Clock, Given, Period, reach_of
 from hrnn.state import State
@@ -42,8 +43,11 @@ class HRNN(nn.Module):
     cell:          "lstm", "gru", "rnn", or a callable (input_size, hidden_size) -> module, see hrnn.cells.contract; a list
                    has one for each level
     decoders:      whether the levels below the top have decoders for local losses; inference does not need them
-    decoder_layers, decoder_units, indices:  for all levels, or a list: weight layers, hidden units, and whether one
-                   "sampled" index is decoded for each segment or "all"
+    decoder_layers, decoder_units, indices:  for all levels, or a list: weight layers, hidden units, and whether "all"
+                   indices are decoded for each segment or one that is "sampled", as in the paper
+    normalized:    for all levels, or a list: whether local losses are divided by the variance of what is to be decoded, or
+                   the entropy of tokens, so that one beta suits all data; what is known of it is part of the model
+    symbol_weights: "equal", or "inverse": tokens count for the inverse of their frequency in the lowest local loss
     batch_first:   inputs, outputs, boundaries and reset are (batch, time, ...)
     check_finite:  refuse inputs that are not finite, naming step and row
 
@@ -66,7 +70,9 @@ class HRNN(nn.Module):
         decoders: bool = True,
         decoder_layers: int | Sequence[int] = 2,
         decoder_units: int | Sequence[int] = 256,
-        indices: str | Sequence[str] = "sampled",
+        indices: str | Sequence[str] = "all",
+        normalized: bool | Sequence[bool] = True,
+        symbol_weights: str = "equal",
         batch_first: bool = False,
         check_finite: bool = False,
     ):
@@ -88,13 +94,15 @@ class HRNN(nn.Module):
         if len(choices) != levels:
             raise ValueError(f"cell has {len(choices)} entries for {levels} levels; give one for each level, or one for all")
         flag("decoders", decoders)
-        options = description.checked_decoders(below, decoder_layers, decoder_units, indices)
+        options = description.checked_decoders(below, decoder_layers, decoder_units, indices, normalized)
+        weighted = description.checked_weights(symbol_weights, self.tokens) != "equal"
         self._config = {
             "inputs": {"tokens": self.input_size} if self.tokens else self.input_size,
             "hidden_sizes": self.hidden_sizes,
             "periods": [{"given": p.reach} if isinstance(p, Given) else p for p in self.periods],
             "cell": [c if isinstance(c, str) else None for c in choices],
             **options,
+            "symbol_weights": symbol_weights,
             "batch_first": batch_first,
             "check_finite": check_finite,
         }
@@ -118,6 +126,8 @@ class HRNN(nn.Module):
                     layers=options["decoder_layers"][i],
                     units=options["decoder_units"][i],
                     indices=options["indices"][i],
+                    normalized=options["normalized"][i],
+                    weighted=weighted and i == 0,
                 )
                 for i in range(below)
             )
@@ -214,6 +224,11 @@ class HRNN(nn.Module):
                     segment ends
         reset:      bool (batch,) or (time, batch): a new sequence starts at this step (batch: at the first)
         """
+        return self._run(x, state, boundaries, lengths, reset, None)
+
+    def _run(
+        self, x: Any, state: State | None, boundaries: Any, lengths: Any, reset: Any, listener: Listener | None
+    ) -> tuple[Tensor, State]:
         if self.batch_first:
             x, boundaries, reset = (tensors.swapped(v) for v in (x, boundaries, reset))
         x = checks.inputs(self, x)
@@ -228,9 +243,25 @@ class HRNN(nn.Module):
         if at_start is not None:
             state = self.reset(state, at_start)
         with without_autocast(self.device):
-            run = Forward(self.levels, self.periods, state)
+            run = Forward(self.levels, self.periods, state, listener)
             output = run.feed(x, given, valid, later)
             return (tensors.swapped(output) if self.batch_first else output), run.close()
+
+    @torch.no_grad()
+    def recovered(
+        self,
+        x: Shaped[Tensor, "outer inner *features"],
+        state: State | None = None,
+        boundaries: Bool[Tensor, "..."] | None = None,
+        lengths: Int[Tensor, " batch"] | Sequence[int] | None = None,
+        reset: Bool[Tensor, "..."] | None = None,
+    ) -> list[Tensor]:
+        """What decoders recover from the summaries of these inputs; the arguments are those of `forward`. For each level below
+        the top (reach,): of the input j ticks back what is lost, j from 1. 0 is nothing, 1 as much as by guessing the mean, or
+        by frequency; nan where no segment was so long."""
+        found = [Recovery(self.decoder(level)) for level in range(len(self.periods))]
+        self._run(x, state, boundaries, lengths, reset, lambda ended: found[ended.level].add(ended))
+        return [one.lost() for one in found]
 
     def step(
         self,

@@ -157,6 +157,8 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
         return value if isinstance(value, tuple) and all(map(operator.is_, value, found)) else found
     if origin is Literal:
         right = any(type(one) is type(value) and one == value for one in arguments)
+    elif dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
+        return built(hint, value, name)  # as JSON has it
     elif hint in KINDS:
         right = isinstance(value, KINDS[hint][0]) and isinstance(value, bool) == (hint is bool)
     else:

@@ -17,17 +17,28 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from hrnn.arguments import entries, flag, shown, whole
+from hrnn.arguments import entries, flag, number, shown, whole
 from hrnn.native import library
+from hrnn.recomputation import Costs, costs_of_levels, root, within
+from hrnn.recomputation import every as keep_every
 from hrnn.resident import peak_since as peak_since
 from hrnn.resident import start_of_peak as start_of_peak
-from hrnn.room import CELLS, MOST_AT_ONCE, OBJECTS, cell_numbers, check_fits, complete_segments
+from hrnn.room import (
+    CELLS,
+    MOST_AT_ONCE,
+    OBJECTS,
+    OVERHEAD,
+    cell_numbers,
+    check_fits,
+    complete_segments,
+    replay_bytes,
+    shown_at_once,
+)
 from hrnn.room import segments_at_once as _at_most
 
 _BLOCK = 16  # hrnn.cells.block.BACKWARD_TICKS, without importing torch; a test compares them
 _FLOAT, _TOKEN = 4, 8
 _TORCH_BLOCK, _NATIVE_BLOCK = 7_000, 18_000  # bytes of the objects of a block
-_OVERHEAD = 2_000_000  # what a first window takes of allocators, libraries and interpreter, whatever its size
 
 
 def paper_count(periods: Sequence[int], window: int) -> int:
@@ -81,11 +92,14 @@ def predict(
     outputs: int = 3,
     segments_at_once: int | None = None,
     native: bool | None = None,
+    top: str = "stored",
+    replay: float = 0.0,
 ) -> int:
     """Bytes that `Restricted` takes for one window, above the model, its inputs and targets: float32, fixed periods, a linear
     head of `outputs` numbers. It adds up the buffers that the code allocates, and what a process takes beside them.
-    segments_at_once: as `Restricted` has it; None is what it chooses. native: does compiled code run the ticks? None is what
-    this machine does."""
+    segments_at_once, top, replay: as `Restricted` has them; of the first, None is what it chooses, and of the rows that run
+    again together there are as many as there will be at most, in all likelihood. native: does compiled code run the ticks? None
+    is what this machine does."""
     hidden_sizes, periods, window = _checked(hidden_sizes, periods, window)
     batch, inputs, outputs = whole("batch", batch), whole("inputs", inputs), whole("outputs", outputs)
     decoder_units = whole("decoder_units", decoder_units)
@@ -95,15 +109,37 @@ def predict(
     if in_c:  # tanh(c) is computed again, and gradients of gates take the place of the gates
         scratch = 0
     at_once = _chosen(segments_at_once, hidden_sizes, periods, batch, inputs=inputs, tokens=tokens, cell=cell)
+    if top not in ("stored", "checkpointed"):
+        raise ValueError(f"top is {shown(top)}; expected 'stored' or 'checkpointed'")
+    if top == "checkpointed":  # a block as a window, the states of all blocks, and gradients gathered from block to block
+        block_ticks = root(_ceil(window, math.prod(periods)))
+        block_steps = min(window, block_ticks * math.prod(periods))
+        options: dict[str, Any] = {
+            "inputs": inputs,
+            "tokens": tokens,
+            "cell": cell,
+            "decoder_units": decoder_units,
+            "outputs": outputs,
+        }
+        costs = _costs(hidden_sizes, periods, batch, native=in_c, **options)
+        block = predict(hidden_sizes, periods, block_steps, batch, segments_at_once=at_once, native=in_c,
+                        all_indices=all_indices, **options)  # fmt: skip
+        around = zip([inputs, *hidden_sizes], [*hidden_sizes[1:], 0], hidden_sizes, strict=False)
+        weights = sum(cell_numbers(cell, below, above, own) for below, above, own in around)
+        gates, parts, *_ = CELLS[cell]
+        few = max(_BLOCK, shown_at_once(batch, hidden_sizes[0]))  # steps of the forward pass whose outputs are there at once
+        forward = 2 * few + (periods[0] if periods else few) * (gates + parts)
+        forward = forward * _FLOAT * batch * hidden_sizes[0] if block_steps < window else 0
+        return block + costs.state * (_ceil(window, block_steps) - 1) + _FLOAT * weights + forward
     group = min(at_once, complete_segments(periods, window))
     levels, total, temporary = len(hidden_sizes), 0, 0
     sizes = [inputs, *hidden_sizes, 0]
     for level, size in enumerate(hidden_sizes):
         below, above = sizes[level], sizes[level + 2]
         reads_tokens = tokens and level == 0
-        top = level == levels - 1
-        ticks = _ceil(window, math.prod(periods)) if top else periods[level]
-        blocks = _ceil(ticks, _BLOCK) if top else 1
+        highest = level == levels - 1
+        ticks = _ceil(window, math.prod(periods)) if highest else periods[level]
+        blocks = _ceil(ticks, _BLOCK) if highest else 1
         read = _TOKEN if reads_tokens else _FLOAT * below
         tick = _FLOAT * size * (gates + parts + scratch + 1) + read
         segments = 1 if level else group
@@ -114,8 +150,8 @@ def predict(
         total += blocks * (_NATIVE_BLOCK if in_c else _TORCH_BLOCK)
         if not in_c:
             total += places * min(ticks, _BLOCK) * _FLOAT * size * (gates + (1 if cell == "lstm" else 0))  # differentiation
-            total += OBJECTS * (min(ticks, _BLOCK) if top else ticks * segments)
-        if not top:
+            total += OBJECTS * (min(ticks, _BLOCK) if highest else ticks * segments)
+        if not highest:
             reach, width = periods[level], (inputs if reads_tokens else below)
             gradients = _FLOAT * decoder_units * (size + width + reach)
             total += gradients
@@ -127,13 +163,67 @@ def predict(
     lowest = periods[0] * group if periods else _BLOCK
     # The loss: its copy of the output, the gradient of that and what the head makes of it.
     temporary = max(temporary, _FLOAT * batch * lowest * (3 * hidden_sizes[0] + 3 * outputs))
-    return total + temporary + _OVERHEAD
+    if (probability := number("replay", replay)) > 1:
+        raise ValueError(f"replay is {shown(replay)}; give the probability of running a segment again, 0 to 1")
+    if probability:
+        kept, again = replay_bytes(cell, hidden_sizes, periods, window, batch, inputs, tokens, probability, in_c)
+        total += kept + again
+    return total + temporary + OVERHEAD
 
 
 def _chosen(given: int | None, hidden_sizes: Sequence[int], periods: Sequence[int], batch: int, **options: Any) -> int:
     if given is None:
         return segments_at_once(hidden_sizes, periods, batch, **options)
     return whole("segments_at_once", given, most=MOST_AT_ONCE)
+
+
+def predict_truncated(
+    hidden_sizes: Sequence[int], periods: Sequence[int], window: int, batch: int, steps: int, **options: Any
+) -> int:
+    """Bytes that `Truncated(steps)` takes for one window, by the same reckoning. Further options are those of `predict`, but
+    not `segments_at_once`, `top` and `replay`."""
+    sizes, periods, window = _checked(hidden_sizes, periods, window)
+    return _costs(sizes, periods, whole("batch", batch), **options).of(min(window, whole("steps", steps)), 0)
+
+
+def predict_checkpointed(
+    hidden_sizes: Sequence[int],
+    periods: Sequence[int],
+    window: int,
+    batch: int,
+    *,
+    every: int | None = None,
+    bytes: int | None = None,
+    **options: Any,
+) -> int:
+    """Bytes that `Checkpointed(every, bytes)` takes for one window, by the same reckoning; with `bytes` no more than these.
+    Further options as in `predict_truncated`."""
+    sizes, periods, window = _checked(hidden_sizes, periods, window)
+    costs = _costs(sizes, periods, whole("batch", batch), **options)
+    if bytes is not None:
+        return within(whole("bytes", bytes), window, costs).bytes(costs)
+    return keep_every(root(window) if every is None else whole("every", every), window).bytes(costs)
+
+
+def _costs(
+    hidden_sizes: list[int],
+    periods: list[int],
+    batch: int,
+    *,
+    inputs: int = 3,
+    tokens: bool = True,
+    cell: str = "lstm",
+    decoder_units: int = 256,
+    all_indices: bool = False,  # which makes no difference: decoders have no graph
+    outputs: int = 3,
+    native: bool | None = None,
+) -> Costs:
+    flag("tokens", tokens), flag("all_indices", all_indices)
+    return costs_of_levels(
+        hidden_sizes, periods, batch, cells=[_cell(cell)] * len(hidden_sizes), inputs=whole("inputs", inputs), tokens=tokens,
+        decoder_units=[whole("decoder_units", decoder_units)] * len(periods), outputs=whole("outputs", outputs),
+        native=library() is not None if native is None else flag("native", native),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -260,19 +350,26 @@ def one_window(
     indices: str = "sampled",
     device: str = "cpu",
     segments_at_once: int | None = None,
+    **options: Any,
 ) -> tuple[Callable[[], object], Callable[[], object]]:
-    """What `measure` runs by default: a window of random inputs, a linear head, a target at every step, local losses."""
+    """What `measure` runs by default: a window of random inputs, a linear head, a target at every step, local losses. method:
+    "restricted", "full", "truncated" or "checkpointed"; further options are those of its class."""
     import torch
     from torch.nn import functional as F
 
-    from hrnn.gradients import Full, Restricted
+    from hrnn.gradients import Checkpointed, Full, Restricted, Truncated
     from hrnn.hierarchy import HRNN, Tokens
     from hrnn.tensors import device_of
 
     torch.manual_seed(0)
-    gradients: dict[str, Any] = {"restricted": Restricted(segments_at_once=segments_at_once), "full": Full()}
-    if not isinstance(method, str) or method not in gradients:
-        raise ValueError(f"method is {shown(method)}; expected one of {sorted(gradients)}")
+    methods: dict[str, Any] = {
+        "restricted": Restricted, "full": Full, "truncated": Truncated, "checkpointed": Checkpointed
+    }  # fmt: skip
+    if not isinstance(method, str) or method not in methods:
+        raise ValueError(f"method is {shown(method)}; expected one of {sorted(methods)}")
+    if method == "restricted":
+        options["segments_at_once"] = segments_at_once
+    gradient = methods[method](**options)
     window, batch, inputs = whole("window", window), whole("batch", batch), whole("inputs", inputs)
     flag("tokens", tokens)
     check_fits(f"window is {window} and batch {batch}", window * batch * (16 if tokens else 8 + _FLOAT * inputs))
@@ -286,7 +383,7 @@ def one_window(
         return F.cross_entropy(head(output).flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
 
     def run(steps: int) -> None:
-        gradients[method].backward(model, x[:steps], y[:steps], loss=loss, betas=[1.0] * len(periods))
+        gradient.backward(model, x[:steps], y[:steps], loss=loss, betas=[1.0] * len(periods))
         for parameter in [*model.parameters(), *head.parameters()]:
             parameter.grad = None
 

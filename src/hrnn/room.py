@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 CELLS = {"lstm": (4, 2, 1, 4, 4), "gru": (4, 1, 0, 3, 3), "rnn": (1, 1, 0, 1, 1)}  # gates, state, scratch, entering, hidden
 OBJECTS = 9_000  # bytes of the views that are kept of a tick
+OVERHEAD = 2_000_000  # what a first window takes of allocators, libraries and interpreter, whatever its size
 MOST_AT_ONCE = 1000  # segments, whoever says so: beyond it nothing is quicker
 _AT_ONCE, _ENOUGH = 2_500_000, 8  # bytes, segments
+_SHOWN = 2**18  # numbers of the output that a loss is shown at once
+_POWERS = ["", "k", "m", "g", "t"]  # of bytes, as users write them
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
@@ -54,6 +59,12 @@ def segments_at_once(cell: str, size: int, period: int, rows: int, numbers: int,
     return max(1, min(_ENOUGH, _AT_ONCE // segment_bytes(cell, size, period, rows, numbers, width)))
 
 
+def shown_at_once(rows: int, size: int) -> int:
+    """Steps of the output that a loss is shown at a time, where a piece of a window is differentiated: about a megabyte, and
+    the loss's own graph does not grow with the piece."""
+    return max(1, min(1024, _SHOWN // (rows * size)))
+
+
 def complete_segments(periods: Sequence[int], steps: int) -> int:
     """How many segments of the lowest level can be differentiated together, in so many steps: they end with the one above."""
     return max(1, min([steps // periods[0], *periods[1:2]])) if periods else 1
@@ -62,6 +73,33 @@ def complete_segments(periods: Sequence[int], steps: int) -> int:
 def group_size(complete: int, most: int) -> int:
     """Segments of a group, of so many that are complete: groups are about equal."""
     return _ceil(complete, _ceil(complete, most))
+
+
+def replay_bytes(
+    cell: str,
+    hidden_sizes: Sequence[int],
+    periods: Sequence[int],
+    window: int,
+    batch: int,
+    inputs: int,
+    tokens: bool,
+    probability: float,
+    in_c: bool,
+) -> tuple[int, int]:
+    """What segments that are run again take beside the rest, fixed periods: what stays for as long as the level above, and one
+    segment of each level below the top, of as many rows as are drawn at most, in all likelihood."""
+    gates, parts, scratch, _, _ = CELLS[cell]
+    top = len(periods)
+    drawn = 1 - (1 - probability) ** top  # a segment runs again for its own summary, or for that of a lower level at its end
+    rows = min(batch, math.ceil(batch * drawn + 3 * math.sqrt(batch * drawn * (1 - drawn))))
+    ticks = [*periods, _ceil(window, math.prod(periods))]
+    kept = sum(ticks[level] * batch * 2 * 4 * sum(hidden_sizes[: level - 1]) for level in range(2, top + 1))
+    again = top * 64 * batch * 32  # the draws of 64 segments
+    for level, (size, below) in enumerate(zip(hidden_sizes[:-1], [inputs, *hidden_sizes], strict=False)):
+        read = 8 if tokens and level == 0 else 4 * below
+        vectors = gates + parts + 1 + (0 if in_c else scratch + gates + 1)
+        again += rows * ticks[level] * (4 * size * vectors + read)
+    return kept, again
 
 
 def _ceil(a: int, b: int) -> int:
@@ -100,3 +138,14 @@ def in_words(count: int) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000  # type: ignore[assignment]
     return f"{count:,.3g} EB"
+
+
+def byte_count(text: str) -> int:
+    """200MB as a number; KiB, MiB and GiB are powers of 1024. A ValueError says no more: the caller knows the option."""
+    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kmgt]?)(i?)b?", text.strip().lower())
+    if not match or (match[3] and not match[2]):
+        raise ValueError(text)
+    count = int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS.index(match[2]))
+    if not 1 <= count < 2**63:
+        raise ValueError(text)
+    return count

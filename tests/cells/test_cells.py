@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import hrnn
 from hrnn.cells import LSTM, from_torch, to_torch
 from hrnn.cells.block import BACKWARD_TICKS, prepared, unroll
-from tests.helpers import METHODS, assert_close, assert_same_gradients, seeded, squares, take_gradients
+from tests.helpers import METHODS, assert_close, assert_same_gradients, seeded, squares, steady, take_gradients
 from tests.oracle import cell_start, cell_step
 from tests.user_cells import LearnedStart, MinimalGRU
 
@@ -26,7 +26,7 @@ class Conformance:
 
     def model(self, inputs=3, sizes=(4, 5), periods=(2,), **options):
         torch.manual_seed(1)
-        return hrnn.HRNN(inputs, list(sizes), list(periods), cell=self.cell, decoder_units=3, **options).double()
+        return steady(hrnn.HRNN(inputs, list(sizes), list(periods), cell=self.cell, decoder_units=3, **options).double())
 
     def inputs(self, tokens, steps, batch):
         generator = seeded(2)

@@ -119,7 +119,7 @@ def test_a_run_of_another_version(capsys, run):
     (run / "config.json").write_text("{ half a fi")
     assert "config.json cannot be read" in complaint(capsys, "resume", run)
     (run / "config.json").write_text(json.dumps({**config, "model": {"unknown": 1}}))
-    assert "config.json was edited (model.betas is None and was [0.1]" in complaint(capsys, "resume", run)
+    assert "config.json was edited (model.betas is None and was [1.0]" in complaint(capsys, "resume", run)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "one bit", "empty"])
@@ -245,7 +245,7 @@ def test_a_diverging_run_says_what_to_try(capsys, tmp_path):
     code, _, err = hrnn(capsys, "train", *NEEDLE, *options)
     assert code == 1
     assert "Traceback" not in err
-    assert "Try a lower --learning-rate, --clip 1 or --warmup 100" in err
+    assert "Try a lower --learning-rate, a lower --clip or --warmup 100" in err
 
 
 def test_a_run_that_diverges_at_once_has_the_checkpoint_that_it_speaks_of(capsys, tmp_path):

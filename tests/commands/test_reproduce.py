@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from hrnn.commands.reproduce import STUDIES
 from hrnn.launching.progress import last_update
+from hrnn.report import committed
+from hrnn.studies.catalogue import STUDIES
 from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request
+from hrnn.studies.searched import SEARCHED
 from hrnn.training import folder as folders
 from hrnn.training.journal import read
 from hrnn.training.loop import start
@@ -26,7 +28,7 @@ SCALE = 0.05  # 150 updates of the copy task
 
 
 def copy(folder, *options):
-    return ("reproduce", "copy", "--scale", SCALE, "--models", "ours", "--folder", folder, *options)
+    return ("reproduce", "copy", "--run", "--scale", SCALE, "--models", "ours", "--folder", folder, *options)
 
 
 def without_times(records):
@@ -98,7 +100,7 @@ def test_interrupted_and_started_again_it_ends_with_the_table(tmp_path, capsys):
     assert "Copy task: longest length solved" in out
     check_journals(tmp_path, folder, (0,))
     entries = json.loads((folder / "runs/ours/seed-0.json").read_text())
-    assert entries["setting"] == {"experiment": "copy", "profile": "desk", "scale": SCALE, "grid": False}
+    assert entries["setting"] == {"experiment": "copy", "profile": "desk", "scale": SCALE, "searched": False}
     assert entries["memory"]["paper_count"] == 29
     assert entries["memory"]["measured_bytes"] > 100_000
     assert {"date", "torch", "python", "processor", "cores"} <= set(entries["environment"])
@@ -114,22 +116,28 @@ def test_interrupted_and_started_again_it_ends_with_the_table(tmp_path, capsys):
 
 
 def test_the_list_measures_nothing_and_needs_no_data(capsys, monkeypatch):
-    monkeypatch.setattr("hrnn.commands.reproduce.seconds_of", lambda config: 1 / 0)
+    monkeypatch.setattr("hrnn.commands.reproduce_runs.seconds_of", lambda config: 1 / 0)
     code, out, err = hrnn(capsys, "reproduce", "--list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()[1:-1]] == list(STUDIES)
+    assert [line.split()[0] for line in out.splitlines()[1:-2]] == list(STUDIES)
     assert "150,000 sequences" in out
+    results = {line.split()[0]: line.rstrip().rpartition("  ")[2] for line in out.splitlines()[1:-2]}
+    assert (results["copy"], results["mnist"], results["needle-long"]) == ("desk, paper", "desk", "none")
+    assert hrnn(capsys, "reproduce") == (0, out, "")
+    code, out, _ = hrnn(capsys, "reproduce", "--list", "--search")
+    assert [line.split()[0] for line in out.splitlines()[1:-2]] == list(SEARCHED)
+    assert "desk     5 models x 3 seeds + 24 trials  150,000 sequences" in out
     code, out, _ = hrnn(capsys, "reproduce", "mnist", "--list", "--profile", "paper", "--models", "ours", "--scale", 0.5)
-    assert out.splitlines()[1].endswith("1 models x 3 seeds  550,000 sequences  mnist/ ")
+    assert out.splitlines()[1].endswith("1 models x 3 seeds  550,000 sequences  mnist/  desk    ")
     assert "--measure is for --list" in complaint(capsys, "reproduce", "copy", "--measure")
 
 
 @pytest.mark.parametrize(("seconds", "rate"), [(1 / 104.4, "104"), (1 / 23, "23"), (1 / 4.56, "4.6"), (1 / 0.0123, "0.012")])
 def test_rates_are_written_out(capsys, monkeypatch, seconds, rate):
-    monkeypatch.setattr("hrnn.commands.reproduce.seconds_of", lambda config: seconds)
+    monkeypatch.setattr("hrnn.commands.reproduce_runs.seconds_of", lambda config: seconds)
     code, out, _ = hrnn(capsys, "reproduce", "copy", "--list", "--measure")
     assert code == 0
-    assert out.splitlines()[1].split()[-2] == rate
+    assert out.splitlines()[1].split()[-1] == rate
 
 
 def test_what_each_would_cost(capsys, tmp_path):
@@ -144,22 +152,92 @@ def test_what_each_would_cost(capsys, tmp_path):
     assert "give --data DATA" in err
 
 
+def test_results_are_shown_at_once_without_training_and_without_torch(tmp_path):
+    """In a folder of its own, as a user has it who has no clone."""
+    program = (
+        "import sys; from hrnn.cli import main; code = main(['reproduce', 'copy']); "
+        "print(code, sorted({'torch', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    *shown, last = done.stdout.splitlines()
+    assert last == "0 []"
+    text = " ".join(" ".join(shown).split())
+    assert "HRNN true yes 30.0 ± 0.0 ≥30, ≥30, ≥30 107.7 ± 0.47 60 200 13.8 1.9" in text
+    assert "ours is on par with HRNN confirmed confirmed if the means of ours and hrnn differ by at most 10 %" in text
+    assert "Trained 2026-11-16, hrnn 0.1.0, torch 2.13.0+cpu, Python 3.11.7, AMD EPYC, 2 cores" in text
+    assert "hrnn reproduce copy --output curves.png" in text
+    assert "hrnn reproduce copy --run (22 runs, which took 27 minutes of one core;" in text
+    assert "More results: hrnn reproduce copy --profile paper" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", sorted(committed.FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_every_committed_table_is_shown_and_its_curves_are_drawn(path, capsys, tmp_path):
+    table = json.loads(path.read_text())["table"]
+    words = table["called"].split()
+    code, out, err = hrnn(capsys, "reproduce", *words)
+    assert (code, err) == (0, "")
+    for one in table.get("expectations", ()):
+        assert one["sentence"] in " ".join(out.split())
+    assert f"hrnn reproduce {table['called']} --run{' --data DATA' if table['data'] else ''}" in out
+    assert hrnn(capsys, "reproduce", *words, "--output", tmp_path / "curves.svg") == (0, f"{tmp_path / 'curves.svg'}\n", "")
+    rows = {row["title"] if "title" in row else row["row"] for row in table["rows"]}
+    drawn = (tmp_path / "curves.svg").read_text()
+    assert all(f"<!-- {row}" in drawn for row in rows)
+
+
+def test_without_results_a_sentence_says_how_to_train(capsys):
+    said = complaint(capsys, "reproduce", "needle-long")
+    assert "no results of needle-long, profile desk, come with this version" in said
+    assert said.endswith("train it: hrnn reproduce needle-long --run")
+    said = complaint(capsys, "reproduce", "mnist", "--profile", "paper", "--output", "curves.png")
+    assert said.endswith("train it: hrnn reproduce mnist --profile paper --run --data DATA")
+    said = complaint(capsys, "reproduce", "permuted-mnist-784")
+    assert "profile paper, come with" in said
+    assert said.endswith("train it: hrnn reproduce permuted-mnist-784 --run --data DATA")
+
+
+def test_what_is_for_training_needs_run(capsys, tmp_path):
+    for option in (("--seeds", 1), ("--models", "ours"), ("--data", tmp_path), ("--folder", tmp_path), ("--scale", 0.1)):
+        assert complaint(capsys, "reproduce", "copy", *option) == (
+            f"hrnn: {option[0]} is for training: hrnn reproduce copy --run"
+        )
+    two = complaint(capsys, "reproduce", "copy", "--jobs", 2, "--seeds", 1)
+    assert two == "hrnn: --seeds and --jobs are for training: hrnn reproduce copy --run"
+    assert "--engine is for training" in complaint(capsys, "reproduce", "copy", "--engine", "ray")
+    assert "give one of them" in complaint(capsys, "reproduce", "copy", "--run", "--list")
+    assert "--run writes curves.png" in complaint(capsys, "reproduce", "copy", "--run", "--output", "a.png")
+    assert "--list has none; drop it" in complaint(capsys, "reproduce", "copy", "--list", "--output", "a.png")
+    assert "ends with .png, .svg or .pdf" in complaint(capsys, "reproduce", "copy", "--output", "a.jpg")
+    assert "--seeds is for training: hrnn reproduce NAME --run" in complaint(capsys, "reproduce", "--seeds", 1)
+
+
 def test_mistakes(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    there = "copy, mnist, permuted-mnist, ptb, deep-copy, needle, needle-long, unlocked"
-    assert f"which experiment? There are {there}" in complaint(capsys, "reproduce")
-    assert f"no experiment is called 'cpoy'; there are {there}" in complaint(capsys, "reproduce", "cpoy")
-    assert "copy has no model 'lstm'; there are ours, gr-hrnn, hrnn, mr-hrnn" in complaint(
-        capsys, "reproduce", "copy", "--models", "lstm"
+    there = (
+        "copy, mnist, permuted-mnist, ptb, deep-copy, needle, needle-long, copy-from-20, mnist-784, permuted-mnist-784, "
+        "deep-copy-from-50, beta-copy, beta-mnist, beta-ptb, beta-deep-copy, beta-needle, needle-rarity, unlocked"
     )
-    assert "put MNIST's four idx files" in complaint(capsys, "reproduce", "mnist")
-    assert "ptb is not a folder; put Penn TreeBank's" in complaint(capsys, "reproduce", "ptb", "--data", tmp_path)
+    assert f"which experiment? There are {there}" in complaint(capsys, "reproduce", "--run")
+    assert f"which experiment? There are {there}" in complaint(capsys, "reproduce", "--output", "curves.png")
+    assert f"no experiment is called 'cpoy'; there are {there}" in complaint(capsys, "reproduce", "cpoy")
+    assert "no experiment is called '../committed/copy'" in complaint(capsys, "reproduce", "../committed/copy")
+
+    def mistake(*options):
+        return complaint(capsys, "reproduce", *options, "--run")
+
+    assert "copy has no model 'lstm'; there are ours, gr-hrnn, hrnn, mr-hrnn" in mistake("copy", "--models", "lstm")
+    assert "put MNIST's four idx files" in mistake("mnist")
+    assert "ptb is not a folder; put Penn TreeBank's" in mistake("ptb", "--data", tmp_path)
+    assert "has no paper profile" in mistake("needle", "--profile", "paper")
     assert "has no paper profile" in complaint(capsys, "reproduce", "needle", "--profile", "paper")
-    assert "--grid searches beta where the paper did" in complaint(capsys, "reproduce", "deep-copy", "--grid")
-    assert "report others than those" in complaint(capsys, "reproduce", "copy", "--grid", "--seeds", 100)
-    assert "--seeds is (1, 1)" in complaint(capsys, "reproduce", "copy", "--seeds", 1, 1)
-    assert "--scale is 0.0" in complaint(capsys, "reproduce", "copy", "--scale", 0)
-    assert "--jobs is 0" in complaint(capsys, "reproduce", "copy", "--jobs", 0)
+    assert "has no desk profile; drop --profile desk" in mistake("copy-from-20", "--profile", "desk")
+    assert "copy --search has no paper profile" in mistake("copy", "--search", "--profile", "paper")
+    assert "--search chooses settings for the rows of copy, mnist" in mistake("copy-from-20", "--search")
+    assert "--search chooses on seed 100; report others" in mistake("copy", "--search", "--seeds", 100)
+    assert "--seeds is (1, 1)" in mistake("copy", "--seeds", 1, 1)
+    assert "--scale is 0.0" in mistake("copy", "--scale", 0)
+    assert "--jobs is 0" in mistake("copy", "--jobs", 0)
     assert not Path("runs").exists()
 
 
@@ -167,7 +245,7 @@ def test_damaged_data_are_found_before_anything_is_run(capsys, tmp_path):
     write_mnist(tmp_path / "mnist")
     (tmp_path / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(b"no gzip")
     options = ("--data", tmp_path, "--folder", tmp_path / "results")
-    assert "train-images-idx3-ubyte" in complaint(capsys, "reproduce", "mnist", *options)
+    assert "train-images-idx3-ubyte" in complaint(capsys, "reproduce", "mnist", "--run", *options)
     assert not (tmp_path / "results" / "work" / "ours").exists()
 
 

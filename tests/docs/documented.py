@@ -11,11 +11,16 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 PAGES = (README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")))
 UPDATES = os.environ.get("HRNN_DOCS_UPDATES", "2")
+
+# What a page needs beside hrnn[cli,data]: packages, by the extra that brings them.
+EXTRAS = {"export.md": ("onnx", "onnx", "onnxruntime", "onnxscript")}
 
 # Options that come last win.
 _FEWER = {
@@ -24,6 +29,13 @@ _FEWER = {
     "sample": ["--length", "5"],
     "memory": ["--no-measure"],
 }
+
+
+def require(page: Path) -> None:
+    """Skip a page whose code needs what is not installed."""
+    extra, *packages = EXTRAS.get(page.name, ("",))
+    for package in packages:
+        pytest.importorskip(package, reason=f'{package} is not installed: pip install "hrnn[{extra}]"')
 
 
 def text_of(page: Path) -> str:

@@ -12,6 +12,7 @@ import hrnn
 from tests.helpers import (
     CELLS,
     nested_flags,
+    steady,
 )
 
 
@@ -57,9 +58,8 @@ def cases(draw, fixed=None, steps=None, resets=False):
     torch.manual_seed(seed)
     sizes = [3, 2, 4][:levels]
     indices = draw(st.sampled_from(["sampled", "all"]))
-    model = hrnn.HRNN(
-        hrnn.Tokens(3) if tokens else 2, sizes, periods, cell=CELLS[name], indices=indices, decoder_units=3
-    ).double()
+    model = hrnn.HRNN(hrnn.Tokens(3) if tokens else 2, sizes, periods, cell=CELLS[name], indices=indices, decoder_units=3)
+    model = steady(model.double())
     x = torch.randint(3, (steps, batch), generator=generator)
     if not tokens:
         x = torch.randn(steps, batch, 2, generator=generator, dtype=torch.float64)
@@ -80,7 +80,7 @@ def copied(model, **changes):
     }
     other = hrnn.HRNN(**(options | changes)).double()
     other.load_state_dict(model.state_dict())
-    return other
+    return other.train(model.training)
 
 
 def cuts(case, draw_from):

@@ -11,6 +11,7 @@ from tests.helpers import (
     METHODS,
     seeded,
     squares,
+    steady,
 )
 from tests.user_cells import MinimalGRU
 
@@ -26,7 +27,7 @@ def problem(request):
     torch.manual_seed(5)
     periods = PERIODS.get(request.param, [2, 2])
     cell = MinimalGRU if request.param == "user" else "lstm"
-    model = hrnn.HRNN(2, [3, 4, 2], periods, cell=cell, decoder_units=3).double()
+    model = steady(hrnn.HRNN(2, [3, 4, 2], periods, cell=cell, decoder_units=3, indices="sampled").double())
     x, y = torch.randn(STEPS + 3, BATCH, 2).double(), torch.randn(STEPS, BATCH, 3).double()
     flags = None if periods == [2, 2] else (torch.rand(STEPS + 4, BATCH) < 0.4)
     _, state = model(x[:3], boundaries=None if flags is None else flags[:3])

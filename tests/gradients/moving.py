@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import hrnn
+from tests.helpers import steady
 
 STEPS, BATCH, RATE = 24, 3, 0.3
 
@@ -17,7 +18,7 @@ def sgd(parameters):
 def problem(sizes, periods, cell="rnn", inputs: int | hrnn.Tokens = 2, **options):
     """A model in float64, a head, a loss, and a window of data."""
     torch.manual_seed(0)
-    model = hrnn.HRNN(inputs, sizes, periods, cell=cell, decoder_units=4, **options).double()
+    model = steady(hrnn.HRNN(inputs, sizes, periods, cell=cell, decoder_units=4, **options).double())
     head = nn.Linear(sizes[0], 1).double()
     x = torch.randint(3, (STEPS, BATCH)) if isinstance(inputs, hrnn.Tokens) else torch.randn(STEPS, BATCH, inputs).double()
     y = torch.randn(STEPS, BATCH).double()

@@ -10,7 +10,16 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
 import hrnn
-from tests.helpers import METHODS, assert_close, assert_same_gradients, assert_same_state, seeded, squares, take_gradients
+from tests.helpers import (
+    METHODS,
+    assert_close,
+    assert_same_gradients,
+    assert_same_state,
+    seeded,
+    squares,
+    steady,
+    take_gradients,
+)
 from tests.user_cells import MinimalGRU
 
 STEPS, BATCH = 7, 2
@@ -18,7 +27,7 @@ STEPS, BATCH = 7, 2
 
 def problem(periods=(3,), cell="lstm", **options):
     torch.manual_seed(1)
-    model = hrnn.HRNN(2, [3] * (len(periods) + 1), list(periods), cell=cell, decoder_units=4, **options).double()
+    model = steady(hrnn.HRNN(2, [3] * (len(periods) + 1), list(periods), cell=cell, decoder_units=4, **options).double())
     return model, torch.randn(STEPS, BATCH, 2).double(), torch.randn(STEPS, BATCH, 3).double()
 
 
@@ -80,7 +89,8 @@ def truth(model, x, y, beta):
             total = total + share * squares(h[None], y[start + t][None]).sum()
         if ticks == 3:
             index = torch.arange(1, 4)[:, None].expand(-1, BATCH)
-            total = total + beta * share * 3 * model.decoders[0].loss(h, index, x[start : start + 3].flip(0), 3).sum()
+            values = model.decoders[0].loss(h, index, x[start : start + 3].flip(0), 3)
+            total = total + beta * model.decoders[0].statistics.scale().factor * share * 3 * values.sum()
         summary = h
     total.backward()
     return take_gradients(model)
@@ -325,7 +335,7 @@ def test_half_precision_adds_up_in_float32(method, kind):
     torch.manual_seed(0)
     steps, period = 400, {"fixed": 1, "given": hrnn.Given(8), "own": 20}[kind]  # what is added up: segments, or ticks
     cell = MinimalGRU if kind == "own" else "lstm"
-    model = hrnn.HRNN(hrnn.Tokens(3), [4, 4], [period], cell=cell, decoder_units=4).bfloat16()
+    model = steady(hrnn.HRNN(hrnn.Tokens(3), [4, 4], [period], cell=cell, decoder_units=4).bfloat16())
     head = nn.Linear(4, 4).bfloat16()
     x, y = torch.randint(3, (steps, 1)), torch.randn(steps, 1, 4) + 1
     flags = torch.arange(steps)[:, None] % 8 == 0 if kind == "given" else None

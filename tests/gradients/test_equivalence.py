@@ -1,10 +1,11 @@
-"""Both gradient methods against the literal oracle, in float64, over everything that can be combined.
+"""Gradient methods against the literal oracle, in float64, over everything that can be combined.
 
 A comparison counts where there is a gradient to compare; each kind of window must have been compared often enough.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from hypothesis import assume, given, settings
 from torch.nn import functional as F
 
 import hrnn
-from tests.helpers import CELLS, PROPERTY
+from tests.helpers import CELLS, PROPERTY, assert_close
 from tests.oracle import Oracle
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -29,6 +30,8 @@ class Case:
     cells: list[str]
     tokens: bool
     indices: str
+    normalized: list[bool]
+    symbol_weights: str
     betas: list[float]
     batch: int
     windows: list[int]  # steps of each
@@ -42,8 +45,8 @@ class Case:
 
 
 @st.composite
-def cases(draw):
-    levels = draw(st.integers(1, 4))
+def cases(draw, least=1):
+    levels = draw(st.integers(least, 4))
     period = st.one_of(st.integers(1, 5), st.integers(1, 4).map(hrnn.Given))
     fixed = draw(st.booleans())
     periods = draw(st.lists(st.integers(1, 5) if fixed else period, min_size=levels - 1, max_size=levels - 1))
@@ -55,11 +58,13 @@ def cases(draw):
         sizes=draw(st.lists(st.integers(1, 4), min_size=levels, max_size=levels)),
         periods=periods,
         cells=cells,
-        tokens=draw(st.booleans()),
+        tokens=(tokens := draw(st.booleans())),
+        normalized=draw(st.lists(st.sampled_from([True, True, True, False]), min_size=levels - 1, max_size=levels - 1)),
+        symbol_weights=draw(st.sampled_from(["equal", "inverse", "inverse"])) if tokens else "equal",
         indices=draw(st.sampled_from(["sampled", "all"])),
-        betas=draw(st.lists(st.sampled_from([0.0, 0.3, 2.0]), min_size=levels - 1, max_size=levels - 1)),
+        betas=draw(st.lists(st.sampled_from([0.3, 2.0, 0.7, 0.0]), min_size=levels - 1, max_size=levels - 1)),
         batch=draw(st.integers(1, 3)),
-        windows=draw(st.lists(st.integers(1, 14), min_size=1, max_size=3)),
+        windows=draw(st.integers(1, 4).flatmap(lambda n: st.lists(st.integers(1, 14), min_size=n, max_size=n))),
         extra_row=draw(st.booleans()),
         lengths=draw(st.integers(0, 2)) == 0,
         reset=draw(st.integers(0, 2)) == 0,
@@ -111,23 +116,43 @@ def some(gradient: torch.Tensor | None) -> bool:
     return gradient is not None and bool(gradient.any())
 
 
-def run_case(case: Case, restricted: bool) -> Counter[str]:
-    """Compares window after window; returns how many windows of each kind had a gradient to compare."""
+def method_and_oracle(case: Case, kind: str, model) -> tuple[hrnn.gradients.Gradient, Oracle]:
+    if kind == "full":
+        return hrnn.Full(), Oracle(model, case.batch, restricted=False)
+    if kind == "restricted":
+        return hrnn.Restricted(case.round_steps, case.segments_at_once), Oracle(model, case.batch, restricted=True)
+    if kind == "synthetic":
+        method = hrnn.Synthetic(model, units=5, round_steps=case.round_steps, segments_at_once=case.segments_at_once)
+        for parameter in method.parameters():
+            torch.nn.init.uniform_(parameter, -0.5, 0.5)
+        return method, Oracle(model, case.batch, restricted=True, synthetic=method.networks)
+    choose = random.Random(case.seed)
+    replay, unbiased = choose.choice([0.3, 0.6, 1.0]), choose.random() < 0.5
+    method = hrnn.Restricted(case.round_steps, case.segments_at_once, replay=replay, unbiased=unbiased)
+    return method, Oracle(model, case.batch, restricted=False, replay=(replay, 1 / replay if unbiased else 1.0))
+
+
+def run_case(case: Case, kind: str, method: hrnn.Gradient | None = None) -> Counter[str]:
+    """Compares window after window; returns how many windows of each kind had a gradient to compare. method: another one that
+    should give the same as that of the kind; chunks are a list then."""
     compared: Counter[str] = Counter()
     torch.manual_seed(case.seed % 2**31)
     generator = torch.Generator().manual_seed(case.seed)
     inputs = hrnn.Tokens(3) if case.tokens else 2
     model = hrnn.HRNN(
-        inputs, case.sizes, case.periods, cell=[CELLS[c] for c in case.cells], indices=case.indices, decoder_units=3
-    ).double()
+        inputs, case.sizes, case.periods, cell=[CELLS[c] for c in case.cells], indices=case.indices, decoder_units=3,
+        normalized=case.normalized, symbol_weights=case.symbol_weights,
+    ).double()  # fmt: skip
     head = torch.nn.Linear(case.sizes[0], 3).double()
 
     def loss(output, target):
         return F.cross_entropy(head(output).flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
 
-    oracle = Oracle(model, case.batch, restricted)
-    method = hrnn.Restricted(case.round_steps, case.segments_at_once) if restricted else hrnn.Full()
+    again = method is not None or kind == "replayed"
+    own, oracle = method_and_oracle(case, kind, model)
+    method = method or own
     state, parameters = None, [*model.parameters(), *head.parameters()]
+    networks = list(method.parameters()) if kind == "synthetic" else []
     for steps in case.windows:
         shape = (steps, case.batch)
         x = (
@@ -172,7 +197,7 @@ def run_case(case: Case, restricted: bool) -> Counter[str]:
                 )
             result = method.backward(
                 model,
-                iter(chunks),
+                chunks if again else iter(chunks),
                 loss=loss,
                 betas=case.betas,
                 state=state,
@@ -197,6 +222,7 @@ def run_case(case: Case, restricted: bool) -> Counter[str]:
                 assert abs(float(result.local_losses[i]) - float(torch.as_tensor(local[i]).detach())) < 1e-9 * max(
                     1, abs(float(torch.as_tensor(local[i]).detach()))
                 )
+        learned = check_networks(oracle, networks, total, local_weight)
         leaves = [*parameters, x_oracle] if want_x else parameters
         if isinstance(total, torch.Tensor) and total.requires_grad:
             expected = torch.autograd.grad(total, leaves, allow_unused=True)
@@ -223,18 +249,38 @@ def run_case(case: Case, restricted: bool) -> Counter[str]:
                 "rows that end": lengths is not None and bool((lengths < steps).any()),
                 "resets": reset is not None and bool(reset[1:].any()),
                 "masks": mask is not None and not bool(mask.all()),
+                "normalized losses": any(
+                    beta and divided and len(known) > 1 and isinstance(value, torch.Tensor)
+                    for beta, divided, known, value in zip(case.betas, case.normalized, oracle.known, local, strict=True)
+                ),
+                "weighted symbols": case.symbol_weights == "inverse" and any(case.betas[:1]) and len(oracle.known[0]) > 1,
             }
+            if networks:
+                kinds["what networks learn"] = learned
             compared.update({kind: int(there) for kind, there in kinds.items()})
         if before is not None:
             for name, tensor in state.tensors().items():
                 assert torch.equal(tensor, before[name]), f"the state passed in was modified: {name}"
         state = result.state
         check_state(state, oracle)
+        check_statistics(model, oracle)
         named = state.tensors()
         for name, tensor in after_plain.tensors().items():
             if name != "skipped":
                 assert relative(tensor.double(), named[name].double()) < 1e-9, name
     return compared
+
+
+def check_networks(oracle, networks, total, share) -> bool:
+    """Whether the networks' gradients are those of their own errors; was there something to be learned?"""
+    own = [None] * len(networks)
+    if networks and oracle.read:
+        own = torch.autograd.grad(oracle.learned(total, share), networks, allow_unused=True)
+    for parameter, expected in zip(networks, own, strict=True):
+        got = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        assert_close(got, torch.zeros_like(parameter) if expected is None else expected, tolerance=1e-9)
+        parameter.grad = None
+    return any(map(some, own))
 
 
 def check_state(state, oracle) -> None:
@@ -249,27 +295,60 @@ def check_state(state, oracle) -> None:
             assert int(state.clock.skipped[b, i]) == segment.skipped
 
 
-def compare(restricted: bool, examples: int) -> None:
+def check_statistics(model, oracle) -> None:
+    for level, decoder in enumerate(model.decoders):
+        if (known := decoder.statistics) is not None:
+            total, mean, variance = oracle.statistics(level)
+            pairs = [(known.seen, total * mean)] if decoder.tokens else [
+                (known.count, total), (known.mean, mean), (known.variance, variance)
+            ]  # fmt: skip
+            assert all(relative(got, expected) < 1e-9 for got, expected in pairs)
+
+
+def compare(kind: str, examples: int) -> None:
     """So many cases; a case without any gradient (no targets, no local losses) is none."""
     compared: Counter[str] = Counter()
 
-    @given(case=cases())
+    @given(case=cases(least=2 if kind == "synthetic" else 1))
     @settings(PROPERTY, max_examples=examples)
     def run(case):
-        found = run_case(case, restricted)
+        found = run_case(case, kind)
         assume(found)
         compared.update(found)
 
     run()
     assert compared["windows"] >= examples
-    assert {kind: count for kind, count in compared.items() if count < examples // 25} == {}
+    del compared["weighted symbols"]  # too rare among cases that are drawn: see below
+    enough = examples // (25 if kind in ("full", "restricted") else 50)
+    assert {name: count for name, count in compared.items() if count < enough} == {}
+
+
+@pytest.mark.parametrize("indices", ["sampled", "all"])
+@pytest.mark.parametrize("kind", ["restricted", "full", "replayed", "synthetic"])
+def test_weighted_symbols_equal_the_oracle(kind, indices):
+    case = Case(
+        seed=5, sizes=[3, 4], periods=[3], cells=["lstm"] * 2, tokens=True, indices=indices, normalized=[True],
+        symbol_weights="inverse", betas=[2.0], batch=2, windows=[9, 7, 8], extra_row=False, lengths=False, reset=False,
+        masked=False, chunks=0, round_steps=None, segments_at_once=None,
+    )  # fmt: skip
+    assert run_case(case, kind)["weighted symbols"] == 2
 
 
 @pytest.mark.parametrize("part", range(2))
 def test_restricted_equals_the_detach_oracle(part):
-    compare(restricted=True, examples=150)
+    compare("restricted", examples=150)
 
 
 @pytest.mark.parametrize("part", range(2))
 def test_full_equals_the_autograd_oracle(part):
-    compare(restricted=False, examples=100)
+    compare("full", examples=100)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_replayed_segments_equal_the_oracle_with_weighted_edges(part):
+    compare("replayed", examples=150)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_synthetic_equals_the_oracle_with_predicted_gradients(part):
+    compare("synthetic", examples=100)

@@ -20,6 +20,7 @@ from tests.helpers import (
     periodic_flags,
     seeded,
     squares,
+    steady,
     take_gradients,
 )
 
@@ -73,7 +74,7 @@ def test_periodic_given_boundaries_are_fixed_periods(method, data):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_row_that_ended_in_an_earlier_chunk_has_its_boundary_from_there(method):
     torch.manual_seed(0)
-    model = hrnn.HRNN(2, [3, 3], [hrnn.Given(4)]).double()
+    model = steady(hrnn.HRNN(2, [3, 3], [hrnn.Given(4)]).double())
     x, y = torch.randn(4, 2, 2).double(), torch.randn(4, 2, 3).double()
     for flagged, ends in ((1, True), (2, False)):  # right behind the first row's only step, or in its padding
         flags = torch.zeros(4, 2, dtype=torch.bool)
@@ -96,7 +97,7 @@ def test_a_row_that_ended_in_an_earlier_chunk_has_its_boundary_from_there(method
 def test_a_boundary_is_not_announced_but_told_where_the_next_step_may_be_a_reset():
     """The row behind the last step may be the start of a document, whose level below need not tick before."""
     torch.manual_seed(0)
-    model = hrnn.HRNN(2, [3, 3, 3], [6, hrnn.Given(4)]).double()
+    model = steady(hrnn.HRNN(2, [3, 3, 3], [6, hrnn.Given(4)]).double())
     x, y = torch.randn(8, 1, 2).double(), torch.randn(8, 1, 3).double()
     flags, reset = torch.zeros(9, 1, dtype=torch.bool), torch.zeros(8, 1, dtype=torch.bool)
     flags[4] = reset[4] = True

@@ -10,7 +10,7 @@ import torch
 import hrnn
 from hrnn import room
 from tests.gradients.moving import make_loss, sgd
-from tests.helpers import METHODS, assert_close, assert_same_state, seeded, squares, take_gradients
+from tests.helpers import METHODS, assert_close, assert_same_state, seeded, squares, steady, take_gradients
 
 pytestmark = pytest.mark.usefixtures("engine")
 BATCH, STEPS, FIRST = 3, 61, 7
@@ -26,7 +26,7 @@ CASES = {
 def two_windows(options, vectors, segments_at_once, chunk=None, every=None):
     """A short window and a long one, which begins in mid-segment: gradients or, where levels move, weights, and the rest."""
     torch.manual_seed(3)
-    model = hrnn.HRNN(2 if vectors else hrnn.Tokens(3), **options).double()
+    model = steady(hrnn.HRNN(2 if vectors else hrnn.Tokens(3), **options).double())
     head = torch.nn.Linear(model.hidden_sizes[0], 1).double()
     x = torch.randn(STEPS, BATCH, 2).double() if vectors else torch.randint(3, (STEPS, BATCH))
     y, mask = torch.randn(STEPS, BATCH).double(), torch.rand(STEPS, BATCH) < 0.7
@@ -74,7 +74,7 @@ def test_levels_move_where_they_did(every):
 
 def test_groups_end_with_the_segment_above_and_with_the_chunk():
     """What `on_segment` is told shows how segments were grouped: periods 2 and 3 in chunks of 11 and 9 steps."""
-    model = hrnn.HRNN(2, [3, 4, 2], [2, 3], decoder_units=3).double()
+    model = steady(hrnn.HRNN(2, [3, 4, 2], [2, 3], decoder_units=3).double())
     x, y, told = torch.randn(20, 2, 2).double(), torch.randn(20, 2, 3).double(), []
     chunks = [hrnn.Chunk(x[:11], y[:11]), hrnn.Chunk(x[11:], y[11:])]
     options = {"loss": squares, "betas": [0.5, 0.2], "weight": 0.1, "local_weight": 0.1}

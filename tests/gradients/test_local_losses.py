@@ -16,6 +16,7 @@ from tests.helpers import (
     assert_same_state,
     seeded,
     squares,
+    steady,
 )
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -73,7 +74,8 @@ def test_decoders_of_any_depth_by_hand_and_by_autograd(layers, tokens, indices):
             decoder_layers=[layers, 2],
             decoder_units=[5, 3],
             indices=[indices, "sampled"],
-        ).double()
+        )
+        model = steady(model.double())
         x = torch.randint(4, (13, 3)) if tokens else torch.randn(13, 3, 2).double()
         y, flags = torch.randn(13, 3, 3).double(), None if periods == [3, 2] else torch.rand(14, 3) < 0.4
         options = {"x": x, "y": y, "boundaries": flags, "loss": squares, "betas": [0.5, 0.2]}

@@ -14,6 +14,7 @@ from tests.helpers import (
     assert_close,
     seeded,
     squares,
+    steady,
     untouched,
 )
 
@@ -21,7 +22,7 @@ from tests.helpers import (
 def test_on_segment_order_where_rows_are_in_phase():
     """Segments that end are differentiated from the bottom up, at the step where they end; the window's end closes all."""
     torch.manual_seed(5)
-    model = hrnn.HRNN(2, [3, 4, 2], [2, 2], decoder_units=3).double()
+    model = steady(hrnn.HRNN(2, [3, 4, 2], [2, 2], decoder_units=3).double())
     x, y = torch.randn(9, 2, 2).double(), torch.randn(9, 2, 3).double()
     told, early = [], []
 

@@ -17,7 +17,7 @@ from hrnn.gradients.objective import Objective
 from hrnn.schedules import InPhase, RowByRow
 from hrnn.segments import Clock, Ticks
 from hrnn.walk import walk
-from tests.helpers import assert_close, assert_same_gradients, assert_same_state, squares, take_gradients
+from tests.helpers import assert_close, assert_same_gradients, assert_same_state, squares, steady, take_gradients
 
 
 class Truncated(Gradient):
@@ -47,7 +47,7 @@ class Truncated(Gradient):
 @pytest.mark.parametrize("steps", [1, 4, 5, 17])
 def test_truncated_is_consecutive_windows(steps):
     torch.manual_seed(0)
-    model = hrnn.HRNN(2, [3, 4, 2], [2, 3], decoder_units=4, indices="all").double()
+    model = steady(hrnn.HRNN(2, [3, 4, 2], [2, 3], decoder_units=4, indices="all").double())
     x, y = torch.randn(17, 2, 2).double(), torch.randn(17, 2, 3).double()
     options = {"loss": squares, "betas": [0.5, 0.3], "weight": 0.1, "local_weight": 0.2}
     truncated = Truncated(steps).backward(model, x, y, **options)
@@ -162,7 +162,7 @@ class Replayed(Gradient):
 @pytest.mark.parametrize(("sizes", "periods", "steps"), [([3, 4], [3], 11), ([3, 4, 2], [2, 3], 17), ([3, 2], [4], 12)])
 def test_segments_run_again_with_the_gradient_of_their_summary_give_true_gradients(sizes, periods, steps):
     torch.manual_seed(1)
-    model = hrnn.HRNN(2, sizes, periods, decoder_units=4, indices="all").double()
+    model = steady(hrnn.HRNN(2, sizes, periods, decoder_units=4, indices="all").double())
     x, y = torch.randn(steps, 2, 2).double(), torch.randn(steps, 2, 3).double()
     options = {"loss": squares, "betas": [0.5] * len(periods)}
     hrnn.Restricted().backward(model, x, y, **options)
@@ -180,7 +180,7 @@ def test_segments_run_again_with_the_gradient_of_their_summary_give_true_gradien
 
 def test_boundaries_that_are_decided_step_by_step():
     torch.manual_seed(2)
-    model = hrnn.HRNN(2, [3, 4], [hrnn.Given(3)], decoder_units=4).double()
+    model = steady(hrnn.HRNN(2, [3, 4], [hrnn.Given(3)], decoder_units=4).double())
     x, state = torch.randn(12, 4, 2).double(), model.initial_state(4)
     levels, clock = [AutogradLevel(i, cell, state, None) for i, cell in enumerate(model.levels)], state.clock
     outputs, decisions = [], []

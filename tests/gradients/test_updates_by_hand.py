@@ -53,7 +53,8 @@ def literal_fixed(model, head, x, y, betas, every):
             decoder = model.decoders[level]
             index = torch.arange(1, ticks + 1)[:, None].expand(-1, BATCH)
             values = decoder.loss(h, index, torch.stack(inputs[::-1]), ticks)
-            total = total + betas[level] * share * (clock[0] - start) * values.sum()
+            scale = betas[level] * decoder.statistics.scale().factor
+            total = total + scale * share * (clock[0] - start) * values.sum()
         wanted = owners[level] + ([] if context is None else [context])
         found = torch.autograd.grad(total, wanted, allow_unused=True)
         for p, g in zip(owners[level], found, strict=False):

@@ -41,7 +41,7 @@ def test_the_grid_is_every_combination_with_readable_names():
     ]
     last = found[-1].unit.config
     assert (last.hidden_sizes, last.upkeep.seed, last.learning.learning_rate) == ((16, 8), 1, 0.02)
-    assert last.betas == (0.1,)  # resolved
+    assert last.betas == (1.0,)  # resolved
     settings = rows(found)
     assert [len(group) for group in settings] == [2, 2, 2, 2]
     assert settings[1][0].setting == {"hidden-sizes": (8, 8), "learning-rate": 0.02}
@@ -89,12 +89,12 @@ def fit(folder, config, over):
 def test_another_grid_finds_the_runs_that_it_shares_and_a_contradiction_is_refused(tmp_path):
     first = fit(tmp_path, base(), axes(learning_rate=[1e-3, 2e-3], seed=[0, 1]))
     assert fit(tmp_path, base(), axes(seed=[1, 0], learning_rate=[2e-3, 1e-3])) == [first[3], first[2], first[1], first[0]]
-    wider = fit(tmp_path, base(), axes(learning_rate=[1e-3, 4e-3], betas=[(0.1,), (1.0,)], seed=[0]))
-    assert wider[0] == first[0]  # betas are 0.1 where nothing is said
+    wider = fit(tmp_path, base(), axes(learning_rate=[1e-3, 4e-3], betas=[(1.0,), (0.1,)], seed=[0]))
+    assert wider[0] == first[0]  # betas are 1 where nothing is said
     assert wider[1:] == [
-        "learning-rate=0.001,betas=1.0,seed=0",
-        "learning-rate=0.004,betas=0.1,seed=0",
+        "learning-rate=0.001,betas=0.1,seed=0",
         "learning-rate=0.004,betas=1.0,seed=0",
+        "learning-rate=0.004,betas=0.1,seed=0",
     ]
     with pytest.raises(UserError, match=r"other options \(budget.updates is 3 there and 5 here\); give another --folder"):
         fit(tmp_path, base(updates=5), axes(learning_rate=[1e-3], seed=[7]))

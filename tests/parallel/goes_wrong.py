@@ -22,7 +22,10 @@ from hrnn.training import files, loop
 
 SECOND = os.environ["RANK"] == "1"
 FOLDER = Path(sys.argv[1]).parent
-COPY = "train copy --hidden-sizes 8 8 --periods 3 --window 5 --length 4 --test-sequences 20 --updates 30 --no-tensorboard"
+COPY = (
+    "train copy --hidden-sizes 8 8 --periods 3 --window 5 --length 4 --test-sequences 20 --updates 30 --update batch"
+    " --no-tensorboard"
+)
 
 
 def run(*arguments: str, folder: str) -> dict:

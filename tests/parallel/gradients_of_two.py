@@ -105,7 +105,8 @@ class Problem:
                 weight=1 / targets,
                 local_weight=1 / (STEPS * BATCH),
                 generator=generator,
-                **({} if updates is None else {"updates": updates}),
+                updates=updates,
+                group=None if updates is not None else group,
             )
             state = result.state
         if updates is not None:

@@ -7,15 +7,17 @@ from dataclasses import replace
 import pytest
 
 import hrnn
-from hrnn.commands.reproduce import show
+from hrnn.commands.reproduce_runs import show
 from hrnn.errors import UserError
 from hrnn.launching.units import Ending
-from hrnn.report.experiments import entries_of, page
+from hrnn.report.experiments import entries_of
+from hrnn.report.shown import page
 from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request, collect, reproduce
+from hrnn.studies.searched import SEARCHED
 from tests.studies.results import Pretended, solved
 
-LENGTHS = {"ours": 30, "hrnn": 30, "mr-hrnn": 15, "mr-hrnn-bytes": 10, "gr-hrnn": 5, "unlocked": 35}
+LENGTHS = {"ours": 30, "hrnn": 30, "mr-hrnn": 15, "mr-hrnn-bytes": 10, "gr-hrnn": 5, "unlocked": 35, "default": 35}
 
 
 @pytest.fixture
@@ -87,51 +89,71 @@ def test_a_model_that_misses_the_first_length_is_run_again_from_one(copy, monkey
     assert len(engine.asked) == 6
 
 
-def test_the_search_for_beta(copy, monkeypatch):
+@pytest.fixture
+def searched(tmp_path):
+    return Request(SEARCHED["copy"], tmp_path / "searched")
+
+
+def test_the_search(searched, monkeypatch):
     def finds(unit):
-        if unit.name.startswith("grid/hrnn"):
-            return solved(40 if unit.config.betas == (10.0,) else 20)
-        if unit.name.startswith("grid"):
-            return solved(0 if unit.config.betas == (0.0,) else 30)
-        return solved(int(10 * unit.config.betas[0]))
+        betas, rate = unit.config.betas, unit.config.learning.learning_rate
+        if unit.name.startswith("search/hrnn"):
+            return solved(40 if (betas, rate) == ((10.0,), 8e-3) else 20)
+        if unit.name.startswith("search/gr-hrnn"):
+            return "the loss is nan" if rate > 0.01 else solved(int(1000 * rate))
+        return solved(30 if unit.name.startswith("search") else 5 + int(10 * betas[0]))
 
     engine = Pretended(monkeypatch, finds)
-    request = replace(copy, grid=True, seeds=(0,), models=("ours", "hrnn", "gr-hrnn", "unlocked"))
-    request, _ = reproduce(request, engine)
-    searched = [name for name in engine.asked if name.startswith("grid/")]
-    assert len(searched) == 2 * 7 * 3  # gr-hrnn has no beta, unlocked takes that of ours
-    assert {name.rpartition("-")[2] for name in searched} == {"100", "101", "102"}
-    assert request.betas == {
-        "ours": 1.0,
-        "hrnn": 10.0,
-        "unlocked": 1.0,
-    }  # mr-hrnn was not asked for; among equals the recipe's own
+    request = replace(searched, seeds=(0,), models=("ours", "hrnn", "gr-hrnn", "default"))
+    request, ending = reproduce(request, engine)
+    tried = [name for name in engine.asked if name.startswith("search/")]
+    assert len(tried) == len(set(tried)) == 3 * 6  # ours with its defaults is not searched
+    assert {name.rpartition("-")[2] for name in tried} == {"100"}
+    assert "search/hrnn/beta-10-rate-0.008/seed-100" in tried
+    assert set(ending.failures) == {f"search/gr-hrnn/rate-{rate}/seed-100" for rate in ("0.012", "0.024")}
+    chosen = {row: (trial.betas, trial.learning_rate) for row, trial in request.chosen.items()}
+    # Among equals the recipe's own; what failed has lost. mr-hrnn was not asked for.
+    assert chosen == {"ours": ((1.0,), 3e-3), "hrnn": ((10.0,), 8e-3), "gr-hrnn": ((), 6e-3)}
     table = entries_of(request, collect(request))
-    assert {row["name"]: row["config"]["model"]["betas"] for row in table["rows"]} == {
-        "ours": [1.0],
-        "gr-hrnn": [0.0],
-        "hrnn": [10.0],
-        "unlocked": [1.0],
+    settings = {
+        row["name"]: (row["config"]["model"]["betas"], row["config"]["learning"]["learning_rate"]) for row in table["rows"]
     }
-    assert table["search"]["values"]["ours"]["0"] == [0, 0, 0]
-    robust = table["expectations"][-1]
-    assert robust["sentence"].startswith("ours solves the length that fills the window")
-    assert ("length 30 or more" in robust["rule"], robust["verdict"]) == (True, "confirmed")
-    assert "| hrnn | 20, 20, 20 |" in page(table)
+    assert settings == {"ours": ([1.0], 3e-3), "gr-hrnn": ([0.0], 6e-3), "hrnn": ([10.0], 8e-3), "default": ([1.0], 3e-3)}
+    assert (table["searched"], table["called"], table["runs"]) == (True, "copy --search", 18 + 4)
+    text = page(table)
+    assert "`hrnn reproduce copy --search --run`: 64/64 units; period 5; window 60; batch 50; Adam; 150,000" in text
+    assert "| HRNN | true | yes | 10 | 0.008 | 105.0 ± 0.0 |" in text
+    assert "## Search: the best by longest length solved, on seed 100" in text
+    assert "| HRNN | beta 10; rate 0.008 | 40.0 | chosen |" in text
+    assert "| HRNN | beta 0.1; rate 0.003 | 20.0 |  |" in text
+    assert "| gr-HRNN | rate 0.024 | failed |  |" in text
     asked = len(engine.asked)
-    reproduce(replace(request, betas={}), engine)
-    assert len(engine.asked) == asked
-    reproduce(replace(request, betas={}, models=("mr-hrnn",)), engine)  # the betas of the others are still known
-    assert len(engine.asked) == asked + 7 * 3 + 1
+    reproduce(replace(request, chosen={}), engine)
+    assert engine.asked[asked:] == list(ending.failures)  # what failed is tried again, and nothing else
+    reproduce(replace(request, chosen={}, models=("mr-hrnn",)), engine)  # what was chosen for the others is still known
+    assert len(engine.asked) == asked + 2 + 6 + 1
 
 
-def test_a_search_that_failed_leaves_nothing_to_show(copy, monkeypatch, capsys):
-    request, ending = reproduce(
-        replace(copy, grid=True, models=("ours",)), Pretended(monkeypatch, lambda unit: "the loss is nan")
-    )
-    assert len(ending.failures) == 7 * 3
+def test_a_row_whose_every_trial_failed_is_not_run(searched, monkeypatch, capsys):
+    engine = Pretended(monkeypatch, lambda unit: "the loss is nan")
+    request, ending = reproduce(replace(searched, models=("ours",)), engine)
+    assert len(ending.failures) == len(engine.asked) == 6
     show(request)
     assert capsys.readouterr().out == ""
+
+
+def test_a_search_is_fair_and_chosen_by_no_seed_that_is_reported():
+    for experiment in SEARCHED.values():
+        search = experiment.search
+        assert len({len(trials) for trials in search.trials.values()}) == 1, experiment.name
+        assert all(len(set(trials)) == len(trials) <= 6 for trials in search.trials.values())
+        assert {row.name for row in experiment.rows} == {*search.trials, "default"}
+        assert min(search.seeds) >= 100
+        for row in experiment.rows:
+            recipe, trials = row.recipe("desk"), search.trials.get(row.name, ())
+            assert row.name == "default" or recipe in [trial.of(recipe) for trial in trials], (experiment.name, row.name)
+            if recipe.model.model in ("hrnn", "mr-hrnn"):
+                assert trials == search.trials["ours"]
 
 
 def test_a_run_that_failed_is_shown_and_tried_again(copy, monkeypatch):

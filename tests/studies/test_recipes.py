@@ -7,10 +7,13 @@ from statistics import fmean, pstdev
 import pytest
 
 from hrnn.errors import UserError
+from hrnn.studies.catalogue import STUDIES
 from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request, memory_of
 from hrnn.studies.published import PUBLISHED
-from hrnn.studies.recipes import COPY, complete, copy_ours, mnist_ours, ptb_ours
+from hrnn.studies.recipes import COPY, complete, copy_ours, mnist_ours, ptb_ours, with_defaults, with_model
+from hrnn.studies.searched import SEARCHED
+from hrnn.studies.unlocked import UNLOCKED
 from hrnn.tasks import Copy, Needle, Pixels, Text
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.network import unrolled
@@ -27,19 +30,26 @@ def data(tmp_path):
     return tmp_path
 
 
-def configs(name, profile, data):
-    request = Request(EXPERIMENTS[name], data, profile, data=data)
+def configs(experiment, profile, data):
+    experiment = STUDIES[experiment] if isinstance(experiment, str) else experiment
+    request = Request(experiment, data, profile, data=data)
     return {row.name: request.config(row, seed=7) for row in request.rows}
 
 
-def all_configs(data):
-    for experiment in EXPERIMENTS.values():
-        for profile in ("desk", "paper") if experiment.in_paper else ("desk",):
-            yield experiment, profile, configs(experiment.name, profile, data)
+def all_configs(data, experiments=()):
+    for experiment in experiments or (*STUDIES.values(), *SEARCHED.values()):
+        for profile in experiment.profiles:
+            yield experiment, profile, configs(experiment, profile, data)
+
+
+def literal(rows):
+    """Those that follow the paper to the letter, and unlocked updates."""
+    return {name: config for name, config in rows.items() if name != "default"}
 
 
 def test_every_row_is_a_run_and_rows_differ_in_what_they_are_about_only(data):
-    for experiment, profile, rows in all_configs(data):
+    for experiment, profile, every in all_configs(data, EXPERIMENTS.values()):
+        rows = literal(every)
         assert all(config.upkeep.seed == 7 and config.upkeep.threads == 1 for config in rows.values())
         if experiment.name == "needle-long":  # equal steps at every length, not equal sequences
             assert len({config.budget.sequences * config.task.steps for config in rows.values()}) == 1
@@ -52,12 +62,80 @@ def test_every_row_is_a_run_and_rows_differ_in_what_they_are_about_only(data):
         assert rows["unlocked"].learning.update == "segment"
         assert all(config.learning.update == "batch" for name, config in rows.items() if name != "unlocked")
         assert all(config.model.indices == "sampled" for config in rows.values())
+        if (experiment.name, profile) != ("ptb", "paper"):
+            default, other = every["default"], rows["unlocked"]
+            assert (default.task, default.budget) == (other.task, other.budget)
+            assert default.learning.learning_rate == other.learning.learning_rate
+
+
+def test_defaults_are_spelled_out_and_fit_the_model(data):
+    ours = with_defaults(copy_ours("desk"))
+    assert (ours.betas, ours.model.indices, ours.model.round_steps) == ((1.0,), "all", None)
+    assert (ours.learning.update, ours.learning.update_every, ours.learning.clip) == ("segment", (1,), 1.0)
+    true = with_defaults(with_model("hrnn")(copy_ours("desk")))
+    assert (true.betas, true.model.indices, true.learning.clip) == ((1.0,), "all", 1.0)
+    assert (true.learning.update, true.learning.update_every) == ("batch", None)
+    assert with_defaults(ptb_ours("desk")).model.round_steps == 10  # several moves within a window of 50
+    for name in ("copy", "ptb", "deep-copy"):
+        spelled = configs(name, "desk", data)["default"]
+        model, learning = spelled.model, spelled.learning
+        user = Config(
+            spelled.task,
+            Model(hidden_sizes=model.hidden_sizes, periods=model.periods, window=model.window, segments_at_once=1),
+            Learning(batch=learning.batch, learning_rate=learning.learning_rate),
+            spelled.budget,
+            spelled.upkeep,
+        )
+        assert resolved(user) == spelled, "what a user gets who sets nothing else"
+    paper = configs("ptb", "paper", data)["default"]
+    assert (paper.window, paper.model.round_steps, paper.budget.epochs) == (200, 25, 12)
+    assert (paper.learning.learning_rate, paper.learning.schedule) == (2e-3, "cosine")
+
+
+def test_the_end_of_every_budget_is_validated(data):
+    for experiment, profile, rows in all_configs(data):
+        for name, config in rows.items():
+            if config.budget.validate_every and experiment is not UNLOCKED:
+                assert config.budget.sequences % (config.learning.batch * config.budget.validate_every) == 0, (
+                    experiment.name,
+                    profile,
+                    name,
+                )
+
+
+def test_the_papers_sizes_in_hours(data):
+    copy = configs("copy-from-20", "paper", data)
+    assert list(copy) == ["default", "ours", "gr-hrnn", "hrnn", "mr-hrnn"]
+    to_the_letter = configs("copy", "paper", data)
+    for name, config in copy.items():
+        assert (config.task.start, config.task.step, config.task.until, config.task.patience) == (20, 4, 108, None)
+        assert config.budget.sequences == 2_000_000
+        if name != "default":  # but for the start they are the paper's
+            assert dataclasses.replace(config, task=to_the_letter[name].task) == to_the_letter[name]
+    mnist = configs("mnist-784", "paper", data)
+    shapes = {name: (config.hidden_sizes, config.periods, unrolled(config)) for name, config in mnist.items()}
+    assert shapes == {
+        "default": ((128, 256), (28,), 784),
+        "hrnn": ((128, 256), (28,), 784),
+        "default-10": ((256, 256), (10,), 784),
+    }
+    assert len({(config.learning.learning_rate, config.learning.batch, config.budget) for config in mnist.values()}) == 1
+    assert mnist["default"].budget.sequences == 10 * 55_000
+    permuted = configs("permuted-mnist-784", "paper", data)
+    assert {name: (config.task.permuted, config.periods) for name, config in permuted.items()} == {
+        "default": (True, (28,)),
+        "hrnn": (True, (28,)),
+    }
+    deep = configs("deep-copy-from-50", "paper", data)
+    assert {name: config.betas for name, config in deep.items()} == {"default": (1.0, 1.0), "lowest": (1.0, 0.0)}
+    assert (deep["default"].task.start, deep["default"].task.step, deep["default"].task.until) == (50, 50, 500)
+    assert (deep["default"].hidden_sizes, deep["default"].window) == ((64, 256, 1024), 1000)
 
 
 def test_the_papers_settings(data):
     for experiment in EXPERIMENTS.values():
-        if experiment.in_paper:
-            for config in configs(experiment.name, "paper", data).values():
+        if "paper" in experiment.profiles:
+            for config in literal(configs(experiment, "paper", data)).values():
                 assert (config.learning.batch, config.learning.learning_rate) == (100, 0.001)
                 assert (config.learning.optimizer, config.model.cell) == ("adam", "lstm")
                 assert (config.model.decoder_layers, config.model.decoder_units) == (2, 256)
@@ -96,7 +174,7 @@ def test_desk_windows_are_as_first_tried(data):
 
 def test_every_published_figure_belongs_to_a_row_and_a_quantity():
     for name, rows in PUBLISHED.items():
-        experiment = EXPERIMENTS[name]
+        experiment = STUDIES[name]
         for row, published in rows.items():
             assert row in [one.name for one in experiment.rows]
             assert set(published.cells) <= {one.name for one in experiment.quantities}
@@ -128,10 +206,10 @@ def test_a_scale_changes_the_budget_and_the_validations(data):
 
 def test_recipes_spell_out_every_option(data, monkeypatch):
     """Defaults may change; what a committed row was trained with may not."""
-    before = {(e.name, profile): rows for e, profile, rows in all_configs(data)}
+    before = {(e.name, e.search is None, profile): rows for e, profile, rows in all_configs(data)}
     for part in (Model, Learning, Budget, Runtime, Copy, Pixels, Text, Needle):
         fields = [field for field in dataclasses.fields(part) if field.init]
         monkeypatch.setattr(part.__init__, "__defaults__", tuple("another default" for _ in fields))
     with pytest.raises(UserError):
         resolved(Config(COPY, Model()))
-    assert {(e.name, profile): rows for e, profile, rows in all_configs(data)} == before
+    assert {(e.name, e.search is None, profile): rows for e, profile, rows in all_configs(data)} == before

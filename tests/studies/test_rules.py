@@ -2,7 +2,7 @@
 
 import pytest
 
-from hrnn.studies.rules import ahead, best_behind_best, close, every_run, on_par, robust_to_beta, spread_over
+from hrnn.studies.rules import ahead, best_behind_best, close, every_run, on_par, spread_over
 
 
 def verdict(expectation, **runs):
@@ -55,12 +55,6 @@ def test_one_row():
     above = every_run("", "a", "q", at_least=0.9)
     assert verdict(above, a=[0.9, 1.0, 1.1]) == "confirmed"
     assert verdict(above, a=[0.8, 1.0, 1.1]) == "not confirmed"
-
-
-def test_robust_to_beta():
-    assert robust_to_beta({0.0: [0, 0, 0], 1.0: [30, 30, 31], 10.0: [30, 35, 30]}, 30)[1] == "confirmed"
-    assert robust_to_beta({0.0: [0, 0, 0], 1.0: [30, 30, 31], 10.0: [29, 35, 30]}, 30)[1] == "not confirmed"
-    assert robust_to_beta({0.0: [0, 0, 0], 1.0: [30, 30, 31], 10.0: [35, 30]}, 30)[1] == "undecided"
 
 
 def test_a_rule_says_what_it_does():

@@ -45,3 +45,20 @@ def test_bad_options_are_refused():
         Needle(within=0).resolved()
     with pytest.raises(UserError, match="--symbols is 1; give at least 2"):
         Needle(symbols=1).resolved()
+
+
+def test_decoys_are_rare_and_do_not_matter_and_the_needle_may_look_like_the_rest():
+    reading = Reading(0, 400, 100)
+    plain, decoyed = (Needle(steps=60, symbols=4, decoys=n).batch(3, reading).windows[0] for n in (0, 5))
+    assert torch.equal(plain.y, decoyed.y)
+    rare = decoyed.x >= 8
+    assert 4 <= float(rare.sum(0).double().mean()) <= 5  # some fall on each other, or on the needle
+    assert torch.equal(plain.x[~rare], decoyed.x[~rare])
+    assert set(decoyed.x[rare].tolist()) == {8, 9, 10, 11}
+    flagged = (decoyed.x >= 4) & ~rare
+    assert bool((flagged.sum(0) == 1).all())
+    task = Needle(steps=60, symbols=4, flagged=False, decoys=2)
+    window = task.batch(3, reading).windows[0]
+    assert torch.equal(window.y[-1], window.x[0])
+    assert not bool(((window.x >= 4) & (window.x < 8)).any())
+    assert (Needle(symbols=4).inputs.count, task.inputs.count) == (8, 12)

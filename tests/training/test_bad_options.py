@@ -63,7 +63,7 @@ def with_option(config, section, field, value):
 def test_every_option_refuses_every_wrong_type_in_python_and_in_a_file(task):
     periods = () if isinstance(task, Text) else (3,)
     base = Config(task, Model(hidden_sizes=(4, 4), periods=periods, window=5, betas=(0.1,), segments_at_once=1))
-    base = replace(base, budget=Budget(updates=1))
+    base = replace(base, budget=Budget(updates=1), learning=Learning(100, "batch", learning_rate=1e-3, schedule="constant"))
     entries = to_json(base)
     assert from_json(entries) == base
     tried = 0
@@ -87,6 +87,7 @@ def test_every_option_refuses_every_wrong_type_in_python_and_in_a_file(task):
         ("learning", "weight_decay", (-1.0,)),
         ("learning", "momentum", (-1.0, 1.0)),
         ("learning", "clip", (0, -1.0)),
+        ("learning", "average", (0, 0.5, -1.0)),
         ("learning", "learning_rate", (0, -1e-3)),
         ("learning", "batch", (0, -5)),
         ("model", "hidden_sizes", ((0, 8), (8,) * 65)),
@@ -120,7 +121,7 @@ def test_a_file_that_is_no_configuration():
     damaged = [5, None, [], {}, {**entries, "task": 5}, {**entries, "task": {"name": 5}}, {**entries, "model": [1]}]
     damaged += [{**entries, "upkeep": {**entries["upkeep"], "sed": 1}}, {**entries, "more": {}}]
     damaged += [{**entries, "model": {**entries["model"], name: None}} for name in ("window", "betas", "segments_at_once")]
-    damaged += [{**entries, "learning": {**entries["learning"], "update": "segment"}}]  # without --update-every
+    damaged += [{**entries, "learning": {**entries["learning"], name: None}} for name in ("update", "update_every")]
     for one in damaged:
         with pytest.raises(UserError):
             from_json(one)

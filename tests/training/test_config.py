@@ -28,7 +28,8 @@ def test_a_configuration_survives_json(tmp_path):
 
 def test_open_entries_take_what_suits_the_task(tmp_path):
     copy = resolved(Config(Copy()))
-    assert (copy.hidden_sizes, copy.periods, copy.window, copy.betas) == ((256, 256), (10,), 200, (0.1,))
+    assert (copy.hidden_sizes, copy.periods, copy.window, copy.betas) == ((256, 256), (10,), 200, (1.0,))
+    assert (copy.model.indices, copy.learning.clip, copy.learning.average) == ("all", 1.0, 5.0)
     assert copy.budget.sequences == 1_000_000
     assert resolved(Config(Copy(), budget=Budget(updates=5))).budget == Budget(updates=5)
     text = resolved(Config(Text(data=(write_text(tmp_path / "a.txt"),))))
@@ -38,11 +39,42 @@ def test_open_entries_take_what_suits_the_task(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("model", "update", "every"),
+    [
+        (Model("ours"), "segment", (1, 1)),
+        (Model("gr-hrnn"), "segment", (1, 1)),
+        (Model("ours", hidden_sizes=(8,), periods=()), "segment", (1,)),
+        (Model("ours", cell="mine:Cell"), "segment", (1, 1)),
+        (Model("hrnn"), "batch", None),
+        (Model("mr-hrnn"), "batch", None),
+        (Model("lstm"), "batch", None),
+    ],
+)
+def test_levels_move_by_themselves_where_the_model_lets_them(model, update, every):
+    config = resolved(Config(Copy(), model))
+    assert (config.learning.update, config.learning.update_every) == (update, every)
+    assert to_json(config)["learning"]["update"] == update
+    for given in ("batch", "window"):
+        assert resolved(Config(Copy(), model, Learning(update=given))).learning.update == given
+
+
+def test_rounds_fit_the_window_where_levels_move_within_it(tmp_path):
+    task = Text(data=(write_text(tmp_path / "a.txt"),))  # whose decoder reaches 20
+    for window, steps in ((50, 10), (200, 25), (10_000, 80)):
+        model = Model(hidden_sizes=(8, 8), window=window)
+        assert resolved(Config(task, model)).model.round_steps == steps
+        assert resolved(Config(task, replace(model, round_steps=7))).model.round_steps == 7
+        assert resolved(Config(task, model, Learning(update="window"))).model.round_steps is None
+        assert resolved(Config(task, replace(model, model="hrnn"))).model.round_steps is None
+    assert resolved(Config(Copy())).model.round_steps is None
+
+
+@pytest.mark.parametrize(
     ("name", "method"), [("ours", "Restricted"), ("gr-hrnn", "Restricted"), ("hrnn", "Full"), ("lstm", "Full")]
 )
 def test_models_by_name(name, method):
     config = resolved(Config(Copy(), Model(model=name)))
-    assert type(gradient(config)).__name__ == method
+    assert type(gradient(config, None)).__name__ == method
     assert unrolled(config) == 200
     assert any(config.betas) == (name in ("ours", "hrnn"))
 
@@ -54,7 +86,7 @@ def test_mr_hrnn_unrolls_as_many_steps_as_ours_stores_vectors(window, periods, e
     sizes = (8,) * (len(periods) + 1)
     config = resolved(Config(Copy(), Model(model="mr-hrnn", hidden_sizes=sizes, periods=periods, window=window)))
     assert unrolled(config) == expected
-    assert type(gradient(config)).__name__ == "Full"
+    assert type(gradient(config, None)).__name__ == "Full"
     assert all(config.betas)
 
 
@@ -74,8 +106,9 @@ def test_mr_hrnn_unrolls_as_many_steps_as_ours_stores_vectors(window, periods, e
         ({"learning": Learning(learning_rate=0)}, "--learning-rate is 0"),
         ({"learning": Learning(learning_rate=float("nan"))}, "--learning-rate is nan"),
         ({"learning": Learning(momentum=0.9)}, "--momentum is for sgd"),
-        ({"learning": Learning(update_every=(2,))}, "is for --update segment"),
-        ({"learning": Learning(update="segment"), "model": Model(model="hrnn")}, "--model hrnn has not"),
+        ({"learning": Learning(update="batch", update_every=(2,))}, "is for --update segment"),
+        ({"learning": Learning(update_every=(2,)), "model": Model(model="hrnn")}, "is for --update segment"),
+        ({"learning": Learning(update="segment"), "model": Model(model="hrnn")}, "full ones of --model hrnn are not"),
         ({"learning": Learning(update="segment", update_every=(1, 1, 1))}, "one for each of the 2 levels"),
         ({"learning": Learning(update="segment", update_every=(-1,))}, "--update-every is -1; give at least 0"),
         ({"model": Model(round_steps=5)}, "tick where the data say"),
@@ -100,23 +133,29 @@ SMALL = Model(hidden_sizes=(64, 64), periods=(10,))
 @pytest.mark.parametrize(
     ("task", "model", "learning", "number"),
     [
-        (Copy(), SMALL, Learning(batch=16), 4),
-        (Copy(), replace(SMALL, hidden_sizes=(64, 1024)), Learning(batch=16), 4),  # the lowest level alone counts
-        (Copy(), SMALL, Learning(batch=8), 7),
-        (Copy(), SMALL, Learning(batch=1), 8),
-        (Copy(), SMALL, Learning(batch=100), 1),
-        (Copy(), replace(SMALL, periods=(20,)), Learning(batch=8), 3),
-        (Copy(), replace(SMALL, cell="rnn"), Learning(batch=16), 8),
-        (Copy(), replace(SMALL, segments_at_once=2), Learning(batch=16), 2),
-        (Copy(), replace(SMALL, segments_at_once=20), Learning(batch=100), 20),
+        (Copy(), SMALL, Learning(batch=16, update="batch"), 4),
+        (
+            Copy(),
+            replace(SMALL, hidden_sizes=(64, 1024)),
+            Learning(batch=16, update="batch"),
+            4,
+        ),  # the lowest level alone counts
+        (Copy(), SMALL, Learning(batch=8, update="batch"), 7),
+        (Copy(), SMALL, Learning(batch=1, update="batch"), 8),
+        (Copy(), SMALL, Learning(batch=100, update="batch"), 1),
+        (Copy(), replace(SMALL, periods=(20,)), Learning(batch=8, update="batch"), 3),
+        (Copy(), replace(SMALL, cell="rnn"), Learning(batch=16, update="batch"), 8),
+        (Copy(), replace(SMALL, segments_at_once=2), Learning(batch=16, update="batch"), 2),
+        (Copy(), replace(SMALL, segments_at_once=20), Learning(batch=100, update="batch"), 20),
+        (Copy(), SMALL, Learning(batch=16), 1),  # moves after each
         (Copy(), SMALL, Learning(batch=16, update="segment"), 1),
         (Copy(), SMALL, Learning(batch=16, update="segment", update_every=(2, 1)), 2),
         (Copy(), SMALL, Learning(batch=16, update="segment", update_every=(0, 1)), 4),
         (Copy(), replace(SMALL, model="hrnn"), Learning(batch=16), 1),
-        (Copy(), replace(SMALL, model="gr-hrnn"), Learning(batch=16), 4),
-        (Copy(), replace(SMALL, cell="mine:Cell"), Learning(batch=16), 1),
+        (Copy(), replace(SMALL, model="gr-hrnn"), Learning(batch=16, update="batch"), 4),
+        (Copy(), replace(SMALL, cell="mine:Cell"), Learning(batch=16, update="batch"), 1),
         (Copy(), Model("lstm"), Learning(batch=16), 1),
-        (Copy(), Model(hidden_sizes=(8,), periods=()), Learning(batch=16), 1),
+        (Copy(), Model(hidden_sizes=(8,), periods=()), Learning(batch=16, update="batch"), 1),
     ],
 )
 def test_segments_at_once_are_as_many_as_fit_the_bytes_for_them(task, model, learning, number):
@@ -124,7 +163,7 @@ def test_segments_at_once_are_as_many_as_fit_the_bytes_for_them(task, model, lea
     assert config.segments_at_once == number
     assert to_json(config)["model"]["segments_at_once"] == number
     if config.model.restricted:
-        assert gradient(config).segments_at_once == number
+        assert gradient(config, None).segments_at_once == number
 
 
 def test_segments_at_once_where_the_data_say_when_levels_tick(tmp_path):
@@ -133,14 +172,15 @@ def test_segments_at_once_where_the_data_say_when_levels_tick(tmp_path):
     with pytest.raises(UserError, match="--segments-at-once is 2, which is for"):
         resolved(Config(Text(data=(text,)), Model(segments_at_once=2)))
     fixed = Config(Text(data=(text,), boundaries=()), Model(hidden_sizes=(16, 16), periods=(5,)))  # symbols known by the text
+    fixed = replace(fixed, learning=Learning(update="batch"))
     assert resolved(fixed).segments_at_once == 5
 
 
 def test_segments_at_once_are_never_chosen_again(monkeypatch):
-    config = resolved(Config(Copy(), SMALL, Learning(batch=16)))
+    config = resolved(Config(Copy(), SMALL, Learning(batch=16, update="batch")))
     entries = json.loads(json.dumps(to_json(config)))
     monkeypatch.setattr(room, "_AT_ONCE", 1)
-    assert resolved(Config(Copy(), SMALL, Learning(batch=16))).segments_at_once == 1
+    assert resolved(Config(Copy(), SMALL, Learning(batch=16, update="batch"))).segments_at_once == 1
     assert from_json(entries) == resolved(from_json(entries)) == config
     entries["model"]["segments_at_once"] = None
     with pytest.raises(UserError, match="has open entries"):

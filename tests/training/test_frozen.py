@@ -70,7 +70,7 @@ def test_it_is_for_levels_that_move_within_a_window(tmp_path):
     config = Config(
         Needle(steps=6, test_sequences=20),
         Model(hidden_sizes=(8, 8), periods=(4,)),
-        Learning(batch=5),
+        Learning(batch=5, update="batch"),
         Budget(updates=4),
         replace(QUIET, frozen_every=1),
     )

@@ -138,7 +138,7 @@ def test_data_may_move_where_their_content_stays(capsys, run):
     [
         ("upkeep", "seed", 5, "upkeep.seed is 5 and was 0"),
         ("budget", "updates", 50, "budget.updates is 50 and was 3"),
-        ("model", "betas", [0.9], "model.betas is [0.9] and was [0.1]"),
+        ("model", "betas", [0.9], "model.betas is [0.9] and was [1.0]"),
         ("task", "reach", 3, "task.reach is 3 and was 20"),
     ],
 )
@@ -310,7 +310,7 @@ def test_a_run_is_loaded_in_python_and_nothing_else_changes(runs):
     finally:
         torch.set_num_threads(1)
     assert (trained.update, trained.config.upkeep.seed) == (3, 0)
-    stored = read(runs / "run0" / "checkpoints" / "update-000000003.safetensors").section("network")
+    stored = read(runs / "run0" / "checkpoints" / "update-000000003.safetensors").section("average")
     assert all(torch.equal(value, stored[name]) for name, value in trained.network.state_dict().items())
     output, _ = trained.network.levels(torch.zeros(4, 1, dtype=torch.int64), boundaries=torch.zeros(4, 1, dtype=torch.bool))
     assert trained.network.head(output).shape == (4, 1, trained.config.task.outputs)

@@ -85,7 +85,7 @@ def test_no_gain_stops_a_run(tmp_path):
 )
 def test_budgets_count_updates_sequences_or_epochs(tmp_path, budget, updates):
     data = write_mnist(tmp_path / "mnist", training=240, test=5)
-    config = Config(Pixels(data=data, pool=4), SMALL, Learning(batch=5), budget, QUIET)
+    config = Config(Pixels(data=data, pool=4), SMALL, Learning(batch=5, update="batch"), budget, QUIET)
     assert start(config, tmp_path / "run").result["updates"] == updates
 
 
@@ -150,7 +150,7 @@ def test_levels_move_within_the_window(tmp_path):
         config = Config(
             Copy(length=6, test_sequences=10),
             replace(SMALL, window=8),
-            Learning(batch=5, update=update, update_every=every),
+            Learning(batch=5, update=update, update_every=every, clip=None),  # which is by level or over all
             Budget(sequences=20),
             QUIET,
         )
@@ -187,7 +187,7 @@ def test_every_option_of_learning_changes_something(tmp_path, learning):
 
 
 @pytest.mark.parametrize(
-    "change", [{"cell": "gru"}, {"indices": "all"}, {"decoder_units": 4}, {"decoder_layers": 3}, {"betas": (1.0,)}]
+    "change", [{"cell": "gru"}, {"indices": "sampled"}, {"decoder_units": 4}, {"decoder_layers": 3}, {"betas": (0.1,)}]
 )
 def test_every_option_of_the_model_changes_something(tmp_path, change):
     for name, model in (("plain", SMALL), ("changed", replace(SMALL, **change))):
@@ -256,8 +256,11 @@ def test_the_network_of_a_new_run_is_built_once(tmp_path, monkeypatch):
 
     built = []
     monkeypatch.setattr(network, "Network", lambda config, kind=network.Network: built.append(kind(config)) or built[-1])
-    start(Config(Copy(length=3), SMALL, Learning(batch=5), Budget(updates=1), QUIET), tmp_path / "run")
-    assert len(built) == 1
+    for average, networks in ((None, 1), (5.0, 2)):  # averaged weights have one of their own
+        built.clear()
+        learning = Learning(batch=5, average=average)
+        start(Config(Copy(length=3), SMALL, learning, Budget(updates=1), QUIET), tmp_path / f"run-{average}")
+        assert len(built) == networks
 
 
 def test_sums_come_back_from_json_and_add_up():
@@ -338,15 +341,33 @@ def test_a_users_cell_is_trained_by_name(tmp_path, monkeypatch):
         QUIET,
     )
     assert start(config, tmp_path / "run").result["updates"] == 2
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["model"]["cell"] == "cells_of_mine:Leaky"
+    entries = folders.read_entries(tmp_path / "run")
+    assert (entries["model"]["cell"], entries["learning"]["update"]) == ("cells_of_mine:Leaky", "segment")
+
+
+def test_a_single_level_moves_by_itself_too(tmp_path):
+    config = Config(Copy(length=3), Model(hidden_sizes=(8,), periods=(), window=4), Learning(batch=5), Budget(updates=4), QUIET)
+    assert start(config, tmp_path / "run").result["updates"] == 4
+    assert folders.read_entries(tmp_path / "run")["learning"]["update"] == "segment"
+    assert of_kind(tmp_path / "run", "update")[-1]["moves"] == [4]  # once a window
+
+
+def test_a_run_that_left_its_rounds_open_keeps_them_with_a_larger_budget(tmp_path):
+    task = Text(data=(write_text(tmp_path / "text.txt"),))
+    config = resolved(Config(task, Model(hidden_sizes=(8, 8)), Learning(batch=5), Budget(updates=1), QUIET))
+    assert config.model.round_steps == 10
+    folders.create(tmp_path / "run", replace(config, model=replace(config.model, round_steps=None)), False)
+    train(tmp_path / "run", budget=Budget(updates=2))
+    assert folders.read_entries(tmp_path / "run")["model"]["round_steps"] is None
 
 
 def test_a_run_keeps_its_number_of_segments_at_once(tmp_path, monkeypatch):
-    """Whatever this version would choose by now; with a larger budget, too, for which the configuration is completed anew."""
-    options = (SMALL, Learning(batch=5), Budget(updates=2), QUIET)
+    """Whatever this version would choose by now; with a larger budget, too."""
+    learning = Learning(batch=5, update="batch")
+    options = (SMALL, learning, Budget(updates=2), QUIET)
     straight, run = tmp_path / "straight", tmp_path / "run"
     start(Config(Needle(steps=30, test_sequences=5), *options), run)
-    start(Config(Needle(steps=30, test_sequences=5), SMALL, Learning(batch=5), Budget(updates=4), QUIET), straight)
+    start(Config(Needle(steps=30, test_sequences=5), SMALL, learning, Budget(updates=4), QUIET), straight)
     monkeypatch.setattr(room, "_AT_ONCE", 1)
     used = []
     monkeypatch.setattr(restricted, "SegmentBySegment", lambda *given: used.append(given[-1]) or SegmentBySegment(*given))
@@ -355,3 +376,30 @@ def test_a_run_keeps_its_number_of_segments_at_once(tmp_path, monkeypatch):
     assert used == [7, 7]  # as many as the window has
     first, second = (load(folder, checkpoint="last").network.state_dict() for folder in (straight, run))
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("every", [None, 4, 5])
+def test_the_last_update_is_validated(tmp_path, every):
+    config = Config(
+        Needle(steps=6, test_sequences=20),
+        SMALL,
+        Learning(batch=5, learning_rate=0.02, update="batch"),
+        Budget(updates=10, validate_every=every),
+        QUIET,
+    )
+    result = start(config, tmp_path / "run").result
+    validations = of_kind(tmp_path / "run", "validation")
+    assert [record["update"] for record in validations] == {None: [10], 4: [4, 8, 10], 5: [5, 10]}[every]
+    best = [record for record in validations if record["best"]][-1]
+    assert result["validation"]["update"] == best["update"] == load(tmp_path / "run").update
+    if every is None:
+        assert result["validation"]["update"] == 10
+    (tmp_path / "run" / "result.json").unlink()  # killed just before it was written: what is validated is not validated again
+    assert train(tmp_path / "run").result["test"] == result["test"]
+    assert of_kind(tmp_path / "run", "validation") == validations
+
+
+def test_a_run_that_is_stopped_is_not_validated_for_that(tmp_path):
+    config = Config(Needle(steps=6, test_sequences=5), SMALL, Learning(batch=5), Budget(updates=6), QUIET)
+    start(config, tmp_path / "run", minutes=0.0)
+    assert not of_kind(tmp_path / "run", "validation")

@@ -64,9 +64,11 @@ def test_a_run_that_is_killed_in_mid_run_ends_as_if_nothing_had_happened(tmp_pat
     assert 0 < killed_at[0] < killed_at[1] < killed_at[2] < end  # after the first update, each further on, before the end
     finished(arguments, run)
     assert journal(run) == journal(straight)
-    first, second = (last_checkpoint(folder).section("network") for folder in (run, straight))
-    assert first.keys() == second.keys()
-    assert all(torch.equal(first[key], second[key]) for key in first)
+    for section in ("network", "average"):
+        first, second = (last_checkpoint(folder).section(section) for folder in (run, straight))
+        assert first
+        assert first.keys() == second.keys()
+        assert all(torch.equal(first[key], second[key]) for key in first)
 
 
 def recorded(folder):

@@ -21,9 +21,9 @@ def test_a_count_of_weights_is_that_of_the_network():
 
 
 def test_segments_that_are_differentiated_together_are_kept_together():
-    def config(at_once, periods=(5,), **learning):
+    def config(at_once, periods=(5,), update="batch", **learning):
         model = Model(hidden_sizes=(6, *[8] * len(periods)), periods=periods, window=100, segments_at_once=at_once)
-        return resolved(Config(Needle(steps=100), model, Learning(**learning), Budget(updates=1)))
+        return resolved(Config(Needle(steps=100), model, Learning(update=update, **learning), Budget(updates=1)))
 
     assert ticks_kept(config(4), 100) - ticks_kept(config(1), 100) == 3 * 5 * 4 * 6
     assert bytes_needed(config(4))["windows"] > bytes_needed(config(1))["windows"]

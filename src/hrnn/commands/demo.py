@@ -21,7 +21,7 @@ from hrnn.training.entries import whole_result
 
 @dataclass(frozen=True)
 class Demo:
-    """Train the paper's four models on a small copy task with growing lengths, and compare what they learned.
+    """Train the paper's four models, and ours with our defaults, on a small copy task with growing lengths, and compare.
 
     Restricted gradients with local losses should keep up with true gradients, in a fraction of the vectors; without local
     losses, or with true gradients over a window that needs no more memory, they should fall behind.
@@ -30,7 +30,7 @@ class Demo:
     folder: Path = Path("runs/demo")
     """Where the runs and the picture go; what is there already is continued, not repeated."""
     updates: int = option(2000, at_least(1))
-    """Updates of each model."""
+    """Batches of each model."""
     seed: int = 0
     """Of weights and data."""
 
@@ -56,7 +56,7 @@ def table(folder: Path) -> Table:
         reached = result[progress.in_result]
         longest = f"{'at least ' if result['at_least'] else ''}{reached}" if reached else "none"
         bits = f"{last_update(folder / row.name)[metrics.score.name]:.2f}"
-        megabytes = f"{measured_bytes(row.name) / 1e6:.0f}"
-        rows.append([row.name, row.title, longest, bits, f"{result['seconds']:.0f}", str(vectors(row.name)), megabytes])
+        megabytes = f"{measured_bytes(row) / 1e6:.0f}"
+        rows.append([row.name, row.title, longest, bits, f"{result['seconds']:.0f}", str(vectors(row)), megabytes])
     numbers = ["longest length", "bits at the next", "seconds", "vectors per row", f"MB at {LONG:,} steps"]
     return Table(["model", "", *numbers], rows, words=["model", ""])

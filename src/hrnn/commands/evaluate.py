@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 import torch
 import tyro
 
-from hrnn.commands.options import parse
+from hrnn.commands.options import console, parse
 from hrnn.errors import DONE, UserError
 from hrnn.limits import at_least, option
+from hrnn.report.table import Table
 from hrnn.tasks import Task
 from hrnn.training.display import counted, spoken
 from hrnn.training.evaluation import evaluate
@@ -22,6 +23,8 @@ from hrnn.training.identity import Trust, compare_data
 from hrnn.training.network import reading
 from hrnn.training.sizes import require_room
 from hrnn.training.trained import Trained, load
+
+MOST_CLASSES = 20  # of a matrix that is printed; JSON has it whatever its size
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,25 @@ def main(arguments: Sequence[str]) -> int:
     _check_data(trained, options)
     torch.set_num_threads(trained.config.upkeep.threads)
     batches = task.evaluation(options.part, reading(trained.config))
-    report = evaluate(trained.network, task, counted(options.part, batches, *spoken()))
+    judge = task.judge()
+    report = evaluate(trained.network, task, counted(options.part, batches, *spoken()), judge=judge)
+    report |= task.baselines(options.part)
+    details = {} if judge is None else judge.details()
     if options.json:
-        print(json.dumps({"run": str(options.run), "update": trained.update, "part": options.part, **report}))
+        print(json.dumps({"run": str(options.run), "update": trained.update, "part": options.part, **report, **details}))
     else:
         numbers = ", ".join(f"{name} {task.measured.named(name).text(value)}" for name, value in report.items())
         print(f"{options.run}, update {trained.update}, {options.part}: {numbers}")
+        if "confusion" in details and len(details["classes"]) <= MOST_CLASSES:
+            console().print(_confusion(**details).terminal())
     return DONE
+
+
+def _confusion(classes: list[str], confusion: list[list[int]]) -> Table:
+    """A row for each true class, a column for each predicted one."""
+    return Table(
+        ["true \\ predicted", *classes], [[name, *map(str, row)] for name, row in zip(classes, confusion, strict=True)]
+    )
 
 
 def _check_data(trained: Trained, options: Evaluate) -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from hrnn import memory, room
-from hrnn.arguments import LARGEST
 from hrnn.commands.options import console, parse
 from hrnn.errors import DONE, FAILED, UserError, shortened
 from hrnn.limits import LEVELS, at_least, option
 from hrnn.report.table import Table
 
-POWERS = ["", "k", "m", "g", "t"]
 LONGEST = 10**9  # steps of a window; beyond it the planner would search for minutes
 
 
@@ -105,14 +102,10 @@ def _plans(options: Memory) -> list[dict[str, Any]]:
 
 
 def _bytes(text: str) -> int:
-    """200MB as a number; KiB, MiB and GiB are powers of 1024."""
-    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kmgt]?)(i?)b?", text.strip().lower())
-    if not match or (match[3] and not match[2]):
-        raise UserError(f"--budget is {shortened(text)!r}; give bytes, as in 200MB, 1.5GB or 500MiB")
-    count = int(float(match[1]) * (1024 if match[3] else 1000) ** POWERS.index(match[2]))
-    if not 1 <= count <= LARGEST:
-        raise UserError(f"--budget is {shortened(text)!r}; give at least 1 byte and fewer than 2**63")
-    return count
+    try:
+        return room.byte_count(text)
+    except ValueError:
+        raise UserError(f"--budget is {shortened(text)!r}; give bytes, as in 200MB, 1.5GB or 500MiB") from None
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Table:

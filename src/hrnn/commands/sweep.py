@@ -12,17 +12,19 @@ from typing import Any, Generic
 import tyro
 
 from hrnn.commands.options import console, ended, parse, require_folder
-from hrnn.commands.task import full_command, help_text, task_and_rest, usage
+from hrnn.commands.task import full_command, help_text, task_and_rest, usage, with_names
 from hrnn.errors import DONE, UserError, shortened
 from hrnn.launching.early import Early
 from hrnn.launching.grid import Axis, Option, Point, common, fitted, options_of, points, write_common
+from hrnn.launching.options import Where
 from hrnn.launching.progress import ProgressTable
 from hrnn.launching.run import run
 from hrnn.launching.units import Ending, prepare
-from hrnn.launching.where import Where, engine_of
+from hrnn.launching.where import engine_of
 from hrnn.limits import at_least
 from hrnn.limits import option as ranged
-from hrnn.report.sweeps import NOTE, entries_of, metric_of, table_of
+from hrnn.report.sweeps import entries_of, metric_of
+from hrnn.report.swept import NOTE, table_of
 from hrnn.tasks import name_of, task_named
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT
@@ -103,6 +105,7 @@ def main(arguments: Sequence[str]) -> int:
 def read(name: str, rest: list[str]) -> tuple[Sweep[Any], list[Axis]]:
     """The options, and the values of those that vary, each read as `hrnn train` would read it."""
     kind = task_named(name)
+    rest = with_names(kind, rest)
     command, description = full_command("sweep", name), INTRODUCTION + help_text(kind)
     sweep_type: type[Sweep[Any]] = Sweep[kind]  # type: ignore[valid-type]
     if {"-h", "--help"} & set(rest):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Sequence
 
@@ -33,6 +34,15 @@ def task_and_rest(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     return (None, []) if rest[0] in ("-h", "--help") else (rest[0], rest[1:])
 
 
+def with_names(kind: type[Task], rest: list[str]) -> list[str]:
+    """Words right behind the task's name are those of the option that the task says may stand there."""
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # every task is a dataclass
+    first = next((one.name for one in fields if one.metadata.get("first")), None)
+    if first is None or not rest or rest[0].startswith("-"):
+        return rest
+    return [f"--{first.replace('_', '-')}", *rest]
+
+
 def usage(command: str) -> str:
     """What a command says that is asked for help before a task is named."""
     lines = [f"  {name:8}{(task.__doc__ or '').splitlines()[0]}" for name, task in TASKS.items()]
@@ -45,7 +55,9 @@ def full_command(command: str, name: str) -> str:
 
 def help_text(kind: type[Task]) -> str:
     """The task's docstring with its examples, and what it takes for options of the run that are not given."""
-    suggested = {**SUGGESTED, **kind.suggested}
+    by_data = kind.suggestions is not Task.suggestions
+    suggested = {**({} if by_data else SUGGESTED), **kind.suggested}
     values = {name: " ".join(map(str, v)) if isinstance(v, tuple) else str(v) for name, v in suggested.items()}
     taken = " ".join(f"--{name.replace('_', '-')} {value}".rstrip() for name, value in values.items())
-    return f"{inspect.cleandoc(kind.__doc__ or '')}\n\nWhat this task takes where not given: {taken}"
+    rest = ", and sizes, periods, window, batch and epochs by its data" if by_data else ""
+    return f"{inspect.cleandoc(kind.__doc__ or '')}\n\nWhat this task takes where not given: {taken}{rest}"

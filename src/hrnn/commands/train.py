@@ -11,12 +11,13 @@ from typing import Any, Generic
 
 import hrnn.training.folder as folders
 from hrnn.commands.options import parse, require_folder
-from hrnn.commands.task import full_command, help_text, task_and_rest, usage
+from hrnn.commands.task import full_command, help_text, task_and_rest, usage, with_names
 from hrnn.errors import DONE, EXPECTED, DivergedError, failure_code, stop_code
 from hrnn.limits import above, at_least, option
 from hrnn.metrics import Metrics
 from hrnn.parallel import LONGEST, TIMEOUT, Group, join
 from hrnn.tasks import name_of, task_named
+from hrnn.training import literal
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT
 from hrnn.training.display import suitable_display
 from hrnn.training.loop import Outcome, start
@@ -39,16 +40,39 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Preset:
+    """Other defaults."""
+
+    literal: bool = False
+    """Take the paper's setting where nothing else is given: --betas 0.1 --indices sampled --no-normalized --update batch
+    --clip None --average None."""
+
+
+@dataclass(frozen=True)
 class Train(Generic[TaskT]):
     task: TaskT
     place: Place = field(default_factory=Place)
+    preset: Preset = field(default_factory=Preset)
     model: Model = field(default_factory=Model)
     learning: Learning = field(default_factory=Learning)
     budget: Budget = field(default_factory=Budget)
     runtime: Runtime = field(default_factory=Runtime)
 
+    @property
+    def config(self) -> Config[TaskT]:
+        config = Config(self.task, self.model, self.learning, self.budget, self.runtime)
+        return literal.with_beta(config) if self.preset.literal else config
 
-ADVICE = "Try a lower --learning-rate, --clip 1 or --warmup 100"
+
+@dataclass(frozen=True)
+class LiteralTrain(Train[TaskT]):
+    """The same options with the paper's setting for defaults."""
+
+    model: Model = literal.MODEL
+    learning: Learning = literal.LEARNING
+
+
+ADVICE = "Try a lower --learning-rate, a lower --clip or --warmup 100"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -57,9 +81,13 @@ def main(arguments: Sequence[str]) -> int:
         print(usage("train"))
         return DONE
     kind = task_named(name)
+    rest = with_names(kind, rest)
     train_type: type[Train[Any]] = Train[kind]  # type: ignore[valid-type]
     options = parse(train_type, full_command("train", name), rest, help_text(kind))
-    config = Config(options.task, options.model, options.learning, options.budget, options.runtime)
+    if options.preset.literal:
+        literal_type: type[Train[Any]] = LiteralTrain[kind]  # type: ignore[valid-type]
+        options = parse(literal_type, full_command("train", name), rest, help_text(kind))
+    config = options.config
     place, short = options.place, name_of(options.task).rpartition(":")[2].lower()
     folder = place.run or Path("runs") / f"{short}-{config.model.model}-{config.upkeep.seed}"
     require_folder(folder, "--run")

@@ -9,10 +9,12 @@ import torch
 from jaxtyping import Bool, Shaped
 from torch import Tensor
 
+from hrnn.arguments import shown
 from hrnn.gradients.objective import Objective
 from hrnn.gradients.updates import Updates
 from hrnn.gradients.window import Chunk, Differentiated, Loss, Result, Window
 from hrnn.hierarchy import HRNN
+from hrnn.parallel import ALONE, Group
 from hrnn.precision import without_autocast
 from hrnn.state import State
 
@@ -38,6 +40,7 @@ class Gradient(ABC):
         generator: torch.Generator | None = None,
         on_segment: Callable[[Differentiated], None] | None = None,
         updates: Updates | None = None,
+        group: Group | None = None,
     ) -> Result:
         """Run one window forward and backward, and add to `.grad` of every parameter, as loss.backward() does.
 
@@ -56,9 +59,13 @@ class Gradient(ABC):
         on_segment:   called with `Differentiated` whenever a level's ticks have been differentiated
         updates:      `Updates`: every level's parameters move as soon as its own segments have been differentiated, and nothing
                       of theirs is left in `.grad`. None: one gradient for the window, which the caller's optimizer uses
+        group:        the processes that share the batch, as hrnn.parallel.join() returns them: what is known of the decoders'
+                      targets is added up over them at the window's end. None: those of `updates`, or this process alone
 
         If anything fails, `.grad` and `state` are as before.
         """
+        if group is not None and not isinstance(group, Group):
+            raise TypeError(f"group is {shown(group)}; give what hrnn.parallel.join() returns, or None")
         window = Window(
             model, Chunk(x, y, mask, boundaries, lengths, reset), loss=loss, betas=betas, state=state, weight=weight,
             local_weight=local_weight, generator=generator, on_segment=on_segment,
@@ -66,7 +73,7 @@ class Gradient(ABC):
         objective = Objective(window, loss)
         with torch.no_grad(), without_autocast(model.device):
             after = self.differentiate(window, objective, self.allowed(updates, window, weight))
-            objective.succeed()
+            objective.succeed(group or (updates.group if updates is not None else ALONE))
         return objective.result(after)
 
     def allowed(self, updates: Updates | None, window: Window, weight: float | None) -> Updates | None:

@@ -19,7 +19,8 @@ class BlockTape(Level):
     A level below the top needs one block of `slots` = its period, where a tick's slot is its place in the segment. The lowest
     may run several segments, the block's columns, before they are differentiated together: `group`, called when it starts a
     segment and none is left of the last group, gives their inputs (columns, slots, rows, ...), or None for one segment as it
-    comes. The top, whose segment is the window, gets further blocks as it goes, and runs each of its slots but once.
+    comes. The top, whose segment is the window, gets further blocks as it goes, and runs each of its slots but once. `ticks` is
+    called before ticks run, `ended` when a segment ends.
     """
 
     def __init__(
@@ -31,8 +32,9 @@ class BlockTape(Level):
         ended: Callable[[BlockTape, Moment], None],
         columns: int = 1,
         group: Callable[[], Tensor | None] = lambda: None,
+        ticks: Callable[[BlockTape], None] = lambda tape: None,
     ):
-        self.level, self.cell, self.rows, self.ended, self.group = level, cell, rows, ended, group
+        self.level, self.cell, self.rows, self.ended, self.group, self.ticks = level, cell, rows, ended, group, ticks
         self.top, self.slots = period is None, period or BACKWARD_TICKS
         self.weights = prepared(cell)
         self.buffers = cell.zero_gradients()
@@ -42,6 +44,7 @@ class BlockTape(Level):
         self.column = 0  # the segment of the group that runs now
         self.fresh = False  # does a segment start with the first of them?
         self.reached = False  # has a gradient reached one of them?
+        self.handed: list[Tensor] | None = None  # see `hand`
         self._most = columns
         self._context: Tensor | None = None
         self._entered = False  # have the inputs of the group been entered?
@@ -123,6 +126,7 @@ class BlockTape(Level):
     def run(self, inputs: Tensor | None, ticks: Ticks) -> Tensor:
         """As many ticks as a block has left, at most. What reaches them from outside is zero, but at level 0: see `receive`."""
         assert inputs is not None
+        self.ticks(self)
         index, slot = divmod(self.stop, self.slots)
         if index == len(self.blocks):
             self._grow()
@@ -174,11 +178,16 @@ class BlockTape(Level):
             self.d_hidden[block][at : at + len(part)].add_(part)
         self.reached = True
 
+    def hand(self, gradient: list[Tensor]) -> None:
+        """The gradient of the whole state after the ticks to come, from others that have gone on from it. When they have been
+        differentiated, `handed` is that of the state before them. Of the top, whose ticks start nothing."""
+        self.handed, self.reached = gradient, True
+
     def backward(self, d_inputs: Tensor | None = None) -> Tensor | None:
         """Differentiate all ticks; the gradient (columns * rows, context) of the contexts, if any entered. d_inputs (columns *
         ticks, rows, ...), in the order of time, is filled."""
         places = self.columns * self.rows
-        carry = [part.new_zeros(places, self.cell.hidden_size) for part in self.blocks[0].states]
+        carry = self.handed or [part.new_zeros(places, self.cell.hidden_size) for part in self.blocks[0].states]
         for index in range((self.stop - 1) // self.slots, -1, -1):
             start = self.begin if index == 0 else 0
             stop = min(self.stop - index * self.slots, self.slots)

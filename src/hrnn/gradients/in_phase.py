@@ -11,6 +11,7 @@ within one chunk; it ends at the latest with the segment above, whose gradient n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -21,6 +22,8 @@ from hrnn.cells.block import BACKWARD_TICKS
 from hrnn.forward import Ended, cleared
 from hrnn.gradients.block_tape import BlockTape
 from hrnn.gradients.objective import Objective
+from hrnn.gradients.predictions import Predictions
+from hrnn.gradients.replay import Replay
 from hrnn.gradients.updates import Mover
 from hrnn.gradients.window import Chunk, Differentiated, InputGradient, Window
 from hrnn.room import group_size
@@ -33,16 +36,31 @@ _DRAWN = 64  # segments whose indices are drawn at once
 
 
 class SegmentBySegment:
-    """One window, all rows in phase. segments_at_once: how many segments a group has at most."""
+    """One window, all rows in phase. segments_at_once: how many segments a group has at most. It may be a part of a window:
+    then d_x is that part's, and d_top the gradient of the top level's state after it, which becomes that of the state before.
+    replay: what runs segments again while levels above the lowest run backward; predictions: of the gradients of summaries."""
 
-    def __init__(self, window: Window, objective: Objective, mover: Mover, segments_at_once: int):
+    def __init__(
+        self,
+        window: Window,
+        objective: Objective,
+        mover: Mover,
+        segments_at_once: int,
+        d_x: InputGradient | None = None,
+        d_top: list[Tensor] | None = None,
+        *,
+        replay: Replay | None = None,
+        predictions: Predictions | None = None,
+    ):
         model, state = window.model, window.state
+        self.replay, self.predictions = replay, predictions
         self.window, self.objective, self.mover, self.most = window, objective, mover, segments_at_once
         self.schedule = InPhase(model.periods, state.clock, most=BACKWARD_TICKS)
         self.everyone = torch.arange(state.batch * segments_at_once, device=state.row.device)
         self.steps = 0
         self.drawn: dict[int, tuple[int, Tensor | None]] = {}
-        self.d_x = InputGradient(window)
+        self.d_x = InputGradient(window) if d_x is None else d_x
+        self.learned = [False] * len(model.levels)  # has the level's first tick in the window been learned from?
         self.x = self.everyone.new_empty(0)  # of the chunk
         self.at = 0  # the step of the chunk that runs now
         self.tapes: list[BlockTape] = []
@@ -52,9 +70,13 @@ class SegmentBySegment:
             assert isinstance(cell, BuiltinCell)
             grouped = level == 0 and period is not None and self.most > 1
             columns, group = (self.most, self._group) if grouped else (1, lambda: None)
-            tape = BlockTape(level, cell, state.batch, period, self._ended, columns, group)
+            tape = BlockTape(level, cell, state.batch, period, self._ended, columns, group, self._ticks)
             tape.resume(place, state.cells[level], state.history[level] if level < len(state.history) else None)
             self.tapes.append(tape)
+        if replay is not None:
+            replay.attach(self.tapes, self.d_x)
+        if d_top is not None:
+            self.tapes[-1].hand(d_top)
 
     def run(self) -> State:
         """Everything: forward, backward, and the state after the window. Gradients are in the objective's `gathered`."""
@@ -64,7 +86,7 @@ class SegmentBySegment:
             self.tapes.clear()  # they know this object, too: such a circle would keep their buffers until Python looks for it
 
     def _run(self) -> State:
-        for chunk in self.window:
+        for chunk in self.window if self.replay is None else self.replay.chunks():
             self.x = chunk.x.detach()
             for moment, hidden in walk(self._moments(), self.tapes, self.x):
                 assert hidden is not None
@@ -110,24 +132,56 @@ class SegmentBySegment:
             )
         tape.receive(self.objective.differentiate(loss, leaf), count)
 
+    def _ticks(self, tape: BlockTape) -> None:
+        """A level is about to tick, those below being as they were before."""
+        if self.replay is not None and tape.level:
+            self.replay.ticked(tape.level, self.steps)
+
     def _ended(self, tape: BlockTape, moment: Moment) -> None:
         """Differentiate a level's ticks, all losses that depend on them being known."""
         if tape.stop == tape.begin or tape.waits:
             return
         level, columns = tape.level, tape.columns
-        if not tape.top and self.window.betas[level] and (ending := moment.ending(level)) is not None:
-            tape.add_to_summaries(self.objective.local_gradient(self._segments(tape, ending)))
-        if tape.reached:
+        if not tape.top and (ending := moment.ending(level)) is not None:
+            if self.window.betas[level]:
+                tape.add_to_summaries(self.objective.local_gradient(self._segments(tape, ending)))
+            if self.predictions is not None:
+                tape.add_to_summaries(self.predictions.gradient(level, tape.summaries))
+        if tape.reached or (level and self.predictions is not None):  # that there is no gradient has to be learned, too
             self.mover.touched[level] = True
             ticks = (tape.stop - tape.begin) * columns
-            d_contexts = tape.backward(None if level else self.d_x.steps(self.steps - ticks, self.steps))
+            if level == 0:
+                d_contexts = tape.backward(self.d_x.steps(self.steps - ticks, self.steps))
+            elif self.replay is not None:
+                d_contexts = self.replay.backward(tape, self.steps)
+            else:
+                d_contexts = tape.backward() if self.predictions is None else self._learn(tape, self.predictions)
             if d_contexts is not None:
                 self.tapes[level + 1].add_to_contexts(d_contexts.view(columns, tape.rows, -1))
         if self.window.on_segment is not None:
             self.window.on_segment(Differentiated(level, self.steps, tape.gradients))
         tape.forget()
+        if self.replay is not None:
+            self.replay.forget(level)
         if self.mover.due(level, columns):
             self._move(tape, final=False)
+
+    def _learn(self, tape: BlockTape, predictions: Predictions) -> Tensor | None:
+        """Differentiate a level above the lowest, and let the network of the level below learn what that finds for its
+        summaries. The gradient of the context."""
+        below, cell = tape.level - 1, tape.cell
+        d_inputs = cell.weight_hidden.new_empty(tape.stop - tape.begin, tape.rows, cell.input_size)
+        d_contexts = tape.backward(d_inputs)
+        span = d_inputs.new_full((len(d_inputs), tape.rows), math.prod(self.schedule.periods[: tape.level]))
+        if not self.learned[tape.level]:  # where a sequence begins, there is no summary before the first tick
+            span[0].masked_fill_(self.window.state.clock.ordinal[:, below] == 0, 0.0)
+        self.learned[tape.level] = True
+        for first in range(0, tape.stop, tape.slots):
+            start, stop = max(first, tape.begin), min(first + tape.slots, tape.stop)
+            summary = tape.blocks[first // tape.slots].inputs[start - first : stop - first].flatten(0, 1)
+            at = slice(start - tape.begin, stop - tape.begin)
+            predictions.learn(below, summary, d_inputs[at].flatten(0, 1), span[at].flatten())
+        return d_contexts
 
     def _move(self, tape: BlockTape, final: bool) -> None:
         """Let a level's parameters move; what it does from now on, it does with the new ones."""

@@ -14,8 +14,10 @@ from hrnn.decoding import Decoded
 from hrnn.forward import Ended
 from hrnn.gradients.gathered import Gathered, leaves, muted
 from hrnn.gradients.window import Loss, Result, Window
+from hrnn.parallel import Group
 from hrnn.precision import Wide, autocasts, summed_in, wide
 from hrnn.state import State
+from hrnn.statistics import Scale
 from hrnn.tensors import in_memory
 
 
@@ -35,6 +37,11 @@ class Objective:
         self._begun = 0  # autograd's number when the loss was last called
         self._decoders: dict[int, Wide] = {}
         self._by_hand: dict[int, Decoded | None] = {}
+        self._statistics = {
+            i: known for i, beta in enumerate(window.betas) if beta and (known := window.model.decoder(i).statistics)
+        }
+        self._scales = [known.scale() if (known := self._statistics.get(i)) else Scale() for i in range(len(window.betas))]
+        self._seen = {level: one.gathered() for level, one in self._statistics.items()}
 
     def task(self, output: Tensor, y: Tensor | None, mask: Tensor | None) -> Tensor | None:
         """The weighted sum of the loss over the targets among output (steps, rows, hidden), with its graph; None if there
@@ -91,8 +98,9 @@ class Objective:
         return self._local_by_autograd(ended, self._decoders[ended.level])
 
     def _local_by_autograd(self, ended: Ended, decode: Wide | None) -> Tensor:
-        index, decoder = self._index(ended), self.window.model.decoder(ended.level)
-        values = decoder.loss(ended.summary, index, ended.recent(index), ended.ticks, decode)
+        index, targets = self._asked(ended)
+        decoder, scale = self.window.model.decoder(ended.level), self._scales[ended.level]
+        values = decoder.loss(ended.summary, index, targets, ended.ticks, decode, scale)
         total = self._sum_local(ended, values)
         return total * self.local_weight * self.window.betas[ended.level]
 
@@ -107,23 +115,30 @@ class Objective:
                 leaf = ended.summary.detach().requires_grad_()
                 gradient = self.differentiate(self._local_by_autograd(replace(ended, summary=leaf), None), leaf)
             return torch.zeros_like(leaf) if gradient is None else gradient
-        index = self._index(ended)
+        (index, targets), scale = self._asked(ended), self._scales[ended.level]
         span = ended.span.to(self.loss_sum.dtype) if isinstance(ended.span, Tensor) else ended.span
-        weight = span * (self.local_weight * self.window.betas[ended.level])
+        weight = span * (self.local_weight * self.window.betas[ended.level] * scale.factor)
         values, d_summary = by_hand.differentiate(
-            ended.summary, index, ended.recent(index), ended.ticks, weight, self.gathered.sums
+            ended.summary, index, targets, ended.ticks, weight, self.gathered.sums, scale.weights
         )
         self._sum_local(ended, values)
         return d_summary
 
-    def _index(self, ended: Ended) -> Tensor:
-        if ended.index is not None:
-            return ended.index
-        decoder = self.window.model.decoder(ended.level)
-        return decoder.draw(self.window.seed, ended.level, ended.row, ended.ordinal, ended.ticks)
+    def _asked(self, ended: Ended) -> tuple[Tensor, Tensor]:
+        """The indices that are to be decoded, and the inputs there, which enter the statistics."""
+        level, index = ended.level, ended.index
+        decoder = self.window.model.decoder(level)
+        if index is None:
+            index = decoder.draw(self.window.seed, level, ended.row, ended.ordinal, ended.ticks)
+        targets = ended.recent(index)
+        if level in self._statistics:
+            shares = decoder.shares(index, ended.ticks) * ended.span
+            weight = shares.expand(index.shape) if isinstance(shares, Tensor) else shares
+            self._statistics[level].add(self._seen[level], targets, weight)
+        return index, targets
 
     def _sum_local(self, ended: Ended, values: Tensor) -> Tensor:
-        total = (wide(values) * ended.span).sum()
+        total = (wide(values) * ended.span).sum() * self._scales[ended.level].factor
         self.local_sums[ended.level] = self.local_sums[ended.level] + total.detach()
         return total
 
@@ -147,14 +162,18 @@ class Objective:
             self.gathered.add(other, gradient)
         return gradients[0]
 
-    def succeed(self) -> None:
-        """The window is over: its gradients are added to `.grad`."""
+    def succeed(self, group: Group) -> None:
+        """The window is over: its gradients are added to `.grad`, and what its decoders were asked, in all processes, is known
+        from now on."""
         if self._depends is False and not any(self.window.betas):  # with local losses it may be meant: only they are trained
             raise ValueError(
                 "loss returned numbers that depend neither on the output nor on a parameter, and train nothing; compute them "
                 "without detach(), item() or no_grad(), or return zeros where there is no loss"
             )
+        seen = [group.all_reduce(sums) for sums in self._seen.values()]
         self.gathered.commit()
+        for known, sums in zip(self._statistics.values(), seen, strict=True):
+            known.commit(sums)
 
     def result(self, state: State) -> Result:
         window, loss = self.window, self.loss_sum

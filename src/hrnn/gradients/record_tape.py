@@ -66,10 +66,11 @@ class RecordTape(Level):
 
         self._each(grown)
 
-    def plan(self, steps: LevelSteps, parents: Tensor | None, step: int) -> slice:
-        """Expect the ticks of a round that begins at `step`; which records they will be."""
+    def plan(self, steps: LevelSteps, parents: Tensor | None, step: int, below: LevelSteps | None) -> slice:
+        """Expect the ticks of a round that begins at `step`, `below` being those of the level below; which records they will
+        be."""
         self.reserve(len(steps.rows))
-        return self.records.append(steps, parents, step, self.version)
+        return self.records.append(steps, parents, step, self.version, below)
 
     def forget_before(self, ticks: Tensor) -> Tensor:
         """Forget records as `Records.forget_before` does; the new number of each old one."""

@@ -20,6 +20,7 @@ class Facts(NamedTuple):
     place: Tensor  # in the segment, ticks of earlier windows included
     step: Tensor
     version: Tensor  # how often the level had moved in this window
+    span: Tensor  # steps of the segment below whose summary it read; 0: it read none
 
 
 class Records:
@@ -33,12 +34,13 @@ class Records:
 
     def __init__(self, batch: int, device: torch.device):
         none = torch.zeros(0, dtype=torch.int64, device=device)
-        self.facts = Facts(none, none, none.bool(), none, none, none, none)
+        self.facts = Facts(none, none, none.bool(), none, none, none, none, none)
         self.ticks = torch.zeros(batch, dtype=torch.int64, device=device)
         self.base, self.open = torch.zeros_like(self.ticks), torch.zeros_like(self.ticks)
 
-    def append(self, level: LevelSteps, parents: Tensor | None, step: int, version: int) -> slice:
-        """The records of one round; `parents` are those of its first ticks, in order. Returns which they are."""
+    def append(self, level: LevelSteps, parents: Tensor | None, step: int, version: int, below: LevelSteps | None) -> slice:
+        """The records of one round; `parents` are those of its first ticks, in order, `below` what the level below does.
+        Returns which they are."""
         start, rows, first = len(self.facts.row), level.rows, level.first
         order = torch.argsort(rows, stable=True)
         counts = torch.bincount(rows, minlength=len(self.ticks))
@@ -49,7 +51,10 @@ class Records:
         tick, parent = self.ticks[rows] + within, torch.full_like(rows, -1)
         if parents is not None:
             parent[first] = parents
-        new = Facts(rows, tick, first, parent, level.place, level.steps + step, torch.full_like(rows, version))
+        span = torch.zeros_like(rows)
+        if below is not None and below.before is not None:  # where this level ticks, a segment below ends, if there was one
+            span = below.before.span.masked_fill(below.ordinal == 0, 0)[below.first]
+        new = Facts(rows, tick, first, parent, level.place, level.steps + step, torch.full_like(rows, version), span)
         self.open.scatter_reduce_(0, rows[first], tick[first], "amax")
         self.facts = Facts(*(torch.cat(columns) for columns in zip(self.facts, new, strict=True)))
         self.ticks = self.ticks + counts

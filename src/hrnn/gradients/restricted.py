@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from hrnn.arguments import whole
+from typing import Any
+
+from hrnn.arguments import flag, number, shown, whole
 from hrnn.cells import BUILTIN, BuiltinCell
 from hrnn.forward import in_phase
 from hrnn.gradients.base import Gradient
+from hrnn.gradients.checkpointed import backward
+from hrnn.gradients.checkpointed_top import checkpointed_top
+from hrnn.gradients.edges import Edges
 from hrnn.gradients.in_phase import SegmentBySegment
 from hrnn.gradients.objective import Objective
+from hrnn.gradients.piece import Pieces
+from hrnn.gradients.positions import Positions
+from hrnn.gradients.replay import Replay
 from hrnn.gradients.rounds import Rounds
 from hrnn.gradients.updates import Mover, Updates, check_updates
 from hrnn.gradients.window import Window
+from hrnn.recomputation import every, root
 from hrnn.room import MOST_AT_ONCE, complete_segments, segments_at_once
 from hrnn.segments import reach_of
 from hrnn.state import State
+
+TOPS = ("stored", "checkpointed")
 
 
 class Restricted(Gradient):
@@ -27,9 +38,31 @@ class Restricted(Gradient):
     differentiated, at most; complete ones within a chunk, up to the end of the segment above and the next move of `updates`.
     Small networks are quicker with several; each takes its share of memory. None is as many as take 2.5 MB, see
     `hrnn.memory.segments_at_once`. It changes the order of sums, so the last bits of gradients.
+
+    top: "stored": all ticks of the top level stay until the window's end. "checkpointed": they are run twice, and their memory
+    grows with the root of their number; see `checkpointed_top.py`. The window must then be readable by position (tensors, or a
+    sequence of chunks), `updates` are refused, and `on_segment` is told of every level once, at the end.
+
+    replay: 0 to 1, the probability with which, for every segment and row on its own, the gradient of a summary is sent back
+    into the segment after all. The segment is run again for that, while the level above runs backward: hardly more memory, and
+    time that grows with the probability. 0 is never, 1 gives true gradients, and between them the true gradient is what is
+    expected. Where rows tick at different times, or cells are a user's, all steps run twice and `round_steps` of them are kept
+    at a time, by default about the root of the window. As to window and `updates`, as for a checkpointed top, which it cannot
+    be combined with.
+
+    unbiased: what is sent back counts for one over the probability. Without that the gradient along a path over m upward edges
+    is expected to be the probability's m-th power of the true one, and less noisy.
     """
 
-    def __init__(self, round_steps: int | None = None, segments_at_once: int | None = None):
+    def __init__(
+        self,
+        round_steps: int | None = None,
+        segments_at_once: int | None = None,
+        top: str = "stored",
+        *,
+        replay: float = 0.0,
+        unbiased: bool = True,
+    ):
         remedy = "at least 1, or None for a default"
         self.round_steps = None if round_steps is None else whole("round_steps", round_steps, remedy=remedy)
         remedy = f"1 to {MOST_AT_ONCE}, or None for a default"
@@ -37,19 +70,62 @@ class Restricted(Gradient):
             None if segments_at_once is None else whole("segments_at_once", segments_at_once, most=MOST_AT_ONCE, remedy=remedy)
         )
 
+        if top not in TOPS:
+            raise ValueError(f"top is {shown(top)}; expected one of {', '.join(map(repr, TOPS))}")
+        self.top, self.replay, self.unbiased = top, _probability(replay), flag("unbiased", unbiased)
+        if self.replay and top == "checkpointed":
+            raise ValueError(
+                f"replay is {shown(replay)} and top 'checkpointed', and segments are run again from a top level that is stored;"
+                f" give one of them, or hrnn.Checkpointed() for true gradients"
+            )
+
     def allowed(self, updates: Updates | None, window: Window, weight: float | None) -> Updates | None:
+        if updates is not None and (self.replay or self.top == "checkpointed"):
+            how = f"replay={self.replay:g}" if self.replay else "top='checkpointed'"
+            raise ValueError(
+                f"updates were given to Restricted({how}): gradients are complete only at the window's end; use "
+                f"hrnn.Restricted() with updates, or step the optimizer after backward"
+            )
         if updates is not None:
             check_updates(updates, window.model, window.state.batch, weight, window.local_weight)
         return updates
 
     def differentiate(self, window: Window, objective: Objective, updates: Updates | None) -> State:
         model, clock = window.model, window.state.clock
+        if self.top == "checkpointed":
+            return checkpointed_top(window, objective, self.at_once)
         mover = Mover(updates, len(model.levels), window.local_weight, window.state.batch)
         together = window.in_phase and in_phase(model.levels, model.periods, clock)
+        if self.replay and model.periods:
+            return self._replayed(window, objective, mover, together)
         if mover.agreed_phase(clock.position[0].tolist() if together else None, len(model.periods)) is not None:
-            most = _possible(self.segments_at_once or _segments_at_once(window), window, mover)
-            return SegmentBySegment(window, objective, mover, most).run()
+            return SegmentBySegment(window, objective, mover, self.at_once(window, mover)).run()
         return Rounds(window, objective, self.round_steps, mover).run()
+
+    def at_once(self, window: Window, mover: Mover) -> int:
+        """How many segments of the lowest level are differentiated together, at most."""
+        return _possible(self.segments_at_once or _segments_at_once(window), window, mover)
+
+    def _replayed(self, window: Window, objective: Objective, mover: Mover, together: bool) -> State:
+        positions, edges = Positions(window, "Restricted with replay"), Edges(window, self.replay, self.unbiased)
+        if together:
+            replay = Replay(window, edges, positions)
+            return SegmentBySegment(window, objective, mover, self.at_once(window, mover), replay=replay).run()
+        run = Pieces(window, objective, positions, edges=edges)
+        after = backward(run, every(self.round_steps or root(positions.steps), positions.steps))
+        run.tell(positions.steps)
+        run.gather()
+        return after
+
+
+def _probability(replay: Any) -> float:
+    try:
+        found = number("replay", replay)
+    except ValueError:
+        found = 2.0
+    if found > 1:
+        raise ValueError(f"replay is {shown(replay)}; give the probability of running a segment again, 0 to 1")
+    return found
 
 
 def _possible(most: int, window: Window, mover: Mover) -> int:

@@ -17,6 +17,7 @@ from hrnn.cells.native import serves
 from hrnn.forward import cleared
 from hrnn.gradients.builtin_tape import BuiltinTape, NativeTape
 from hrnn.gradients.objective import Objective
+from hrnn.gradients.predictions import Predictions
 from hrnn.gradients.record_tape import RecordTape
 from hrnn.gradients.updates import Mover
 from hrnn.gradients.user_tape import UserTape
@@ -28,10 +29,18 @@ from hrnn.walk import walk
 
 
 class Rounds:
-    """One window, row by row."""
+    """One window, row by row. predictions: of the gradients of summaries; None: there are none."""
 
-    def __init__(self, window: Window, objective: Objective, round_steps: int | None, mover: Mover):
+    def __init__(
+        self,
+        window: Window,
+        objective: Objective,
+        round_steps: int | None,
+        mover: Mover,
+        predictions: Predictions | None = None,
+    ):
         model, state = window.model, window.state
+        self.predictions = predictions
         self.window, self.objective, self.mover = window, objective, mover
         self.periods, self.top = model.periods, len(model.levels) - 1
         self.round_steps = round_steps or (4 * reach_of(self.periods[0]) if self.periods else 32)
@@ -52,7 +61,8 @@ class Rounds:
                 tape = NativeTape if serves(cell) else BuiltinTape
                 self.tapes.append(tape(level, cell, state, moves))
             else:
-                self.tapes.append(UserTape(level, cell, state, level == 0 and window.given_x is not None, moves))
+                wants_inputs = window.given_x is not None if level == 0 else predictions is not None
+                self.tapes.append(UserTape(level, cell, state, wants_inputs, moves))
 
     def run(self) -> State:
         """Everything: forward, backward, and the state after the window. Gradients are in the objective's `gathered`."""
@@ -158,8 +168,9 @@ class Rounds:
         self.clock = plan.clock
         added: list[slice] = []
         parents: Tensor | None = None
-        for tape, ticks in zip(reversed(self.tapes), reversed(plan.levels), strict=True):  # records above are parents below
-            added.insert(0, tape.plan(ticks, parents, self.steps))
+        for tape in reversed(self.tapes):  # records above are parents below
+            below = plan.levels[tape.level - 1] if tape.level else None
+            added.insert(0, tape.plan(plan.levels[tape.level], parents, self.steps, below))
             parents = torch.arange(added[0].start, added[0].stop, device=self.row.device)
         lowest = plan.levels[0]
         self.tapes[0].enter(part.x.flatten(0, 1) if lowest.all_rows else part.x[lowest.steps, lowest.rows])
@@ -200,11 +211,13 @@ class Rounds:
             self._local_loss(level, steps.rows[which], last, steps.before.ordinal[which], steps.before.span[which])
 
     def _local_loss(self, level: int, rows: Tensor, last: Tensor, ordinal: Tensor, span: Tensor) -> None:
-        """The local loss of segments whose last records are `last` (n,)."""
+        """The local loss of segments whose last records are `last` (n,), and what is predicted for them."""
+        tape = self.tapes[level]
         if self.window.betas[level] and len(rows):
-            tape = self.tapes[level]
             gradient = self.objective.local_gradient(tape.segments(rows, last, ordinal, span))
             tape.d_output.index_add_(0, last, gradient)
+        if self.predictions is not None and len(rows):
+            tape.d_output.index_add_(0, last, self.predictions.gradient(level, tape.output[last]))
 
     def _end(self, rows: Tensor) -> None:
         """These rows (B,) have no further steps in this window: their last local losses, and the inputs to remember."""
@@ -248,12 +261,15 @@ class Rounds:
 
     def _differentiate(self, tape: RecordTape, order: Tensor) -> None:
         d_inputs = None
-        if tape.level == 0 and self.d_x.total is not None:
-            d_inputs = tape.output.new_zeros(tape.count, self.d_x.total.shape[-1])
+        if self.d_x.total is not None if tape.level == 0 else self.predictions is not None:
+            d_inputs = tape.output.new_zeros(tape.count, self.window.model.cell(tape.level).input_size)
         tape.sweep(order, self.tapes[tape.level + 1] if tape.level < self.top else None, d_inputs)
         self.mover.touched[tape.level] = True
-        if d_inputs is not None and self.d_x.total is not None:
-            facts = tape.records.facts
+        facts = tape.records.facts
+        if tape.level and d_inputs is not None and self.predictions is not None:
+            done = order[order >= 0]
+            self.predictions.learn(tape.level - 1, tape.inputs[done], d_inputs[done], facts.span[done])
+        elif d_inputs is not None and self.d_x.total is not None:
             self.d_x.total[facts.step, facts.row] += d_inputs
         if self.window.on_segment is not None:
             self.window.on_segment(Differentiated(tape.level, self.steps, tape.gradients))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,7 @@ class Window:
     in_phase:   does nothing in the first chunk let rows part? Then nothing in later ones may
     weight, local_weight: what a target's loss, and a step's share of a local loss, is multiplied by; the latter is None for an
                 iterator without local losses
+    source:     what the user gave: the chunks, an iterator of them or a sequence
     given_x:    the tensor that `x.grad` is wanted of, as the user gave it
     """
 
@@ -111,19 +113,21 @@ class Window:
         self.streamed = not isinstance(given.x, Tensor)
         self.batch: int | None = None
         self.row_steps = 0  # of all rows, in the chunks that have been handed out
-        self.steps = 0  # of the chunks so far; of the whole window if it is given as one
+        self.steps: int = 0  # of the chunks so far; of the whole window if it is given as one
+        self._ready: Iterable[Chunk] | None = None  # chunks that have been checked
         self._start_over: Tensor | None = None  # rows that are reset before the first step
-        self._opened = self.in_phase = False
+        self.in_phase = False
         self._given_state = state
-        self._chunks = self._of_iterator(given, weight, local_weight) if self.streamed else iter([given])
+        self.source: Any = self._of_chunks(given, weight, local_weight) if self.streamed else [given]
+        self._chunks = in_order(self.source)
         if not self.streamed and (weight is None) != (local_weight is None) and any(self.betas):
             there, missing = ("weight", "local_weight") if local_weight is None else ("local_weight", "weight")
             raise ValueError(f"{there} was given without {missing}; give both, so that betas keep their meaning, or neither")
         first = next(self._chunks, None)
         if first is None:
             raise ValueError("x is an iterator without chunks; give at least one hrnn.Chunk")
-        self._first = self._checked(first)
-        rows = self._first.x.shape[1]
+        self._first = self.checked(first, 0, opening=True)
+        self.steps, rows = self._first.x.shape[:2]
         state = model.initial_state(rows) if state is None else state
         checks.state(model, state, rows)
         state = state.detach()
@@ -136,12 +140,13 @@ class Window:
         self.seed = int(torch.randint(2**63 - 1, (), generator=generator))
         self.given_x = given.x if isinstance(given.x, Tensor) and given.x.requires_grad else None
 
-    def _of_iterator(self, given: Chunk, weight: float | None, local_weight: float | None) -> Iterator[Any]:
+    def _of_chunks(self, given: Chunk, weight: float | None, local_weight: float | None) -> Any:
         x: Any = given.x
         if type(x).__module__ == "numpy":
             checks.tensor("x", x)
         numbers = isinstance(x, list | tuple) and any(not isinstance(chunk, Chunk | tuple) for chunk in x[:1])
-        if not isinstance(x, Iterable) or numbers or isinstance(x, str | bytes | bytearray | Mapping):
+        several = isinstance(x, Iterable) or by_position(x)
+        if not several or numbers or isinstance(x, str | bytes | bytearray | Mapping):
             raise TypeError(f"x is a {type(x).__name__}; give a tensor, or an iterable of hrnn.Chunk")
         if named := [name for name, value in vars(given).items() if name != "x" and value is not None]:
             raise ValueError(f"{named[0]} was given beside an iterator; put it into each hrnn.Chunk instead")
@@ -150,15 +155,25 @@ class Window:
                 "weight and local_weight cannot be derived from an iterator; give weight=1/targets and "
                 "local_weight=1/(steps * batch) of the whole window"
             )
-        return iter(x)
+        return x
 
     def __iter__(self) -> Iterator[Chunk]:
-        for chunk in itertools.chain([self._first], map(self._checked, self._chunks)):
+        if self._ready is not None:
+            yield from self._ready
+            return
+        for chunk in itertools.chain([self._first], self._later()):
             self.row_steps += _valid_steps(chunk)
             yield chunk
 
-    def _checked(self, chunk: Any) -> Chunk:
-        """Time first, shapes as documented, mask without padded steps (None: a target everywhere)."""
+    def _later(self) -> Iterator[Chunk]:
+        for given in self._chunks:
+            chunk = self.checked(given, self.steps, opening=False)
+            self.steps += chunk.x.shape[0]
+            yield chunk
+
+    def checked(self, chunk: Any, start: int, *, opening: bool) -> Chunk:
+        """Time first, shapes as documented, mask without padded steps (None: a target everywhere). `start`: the number of its
+        first step; `opening`: the window begins with it."""
         if isinstance(chunk, tuple) and 1 <= len(chunk) <= 6:
             chunk = Chunk(*chunk)
         if not isinstance(chunk, Chunk):
@@ -185,8 +200,7 @@ class Window:
             )
         mask = None if mask is None else _checked_mask(mask, steps, batch).to(model.device)
         lengths = checks.lengths(chunk.lengths, steps, batch, model.device)
-        checks.values(model, x, lengths, start=self.steps)
-        self.steps += steps
+        checks.values(model, x, lengths, start=start)
         if lengths is not None:
             valid = torch.arange(steps, device=model.device)[:, None] < lengths
             mask = valid if mask is None else mask & valid
@@ -194,17 +208,25 @@ class Window:
             raise ValueError("y is None; give targets (time, batch, ...), or a mask that is false everywhere")
         if y is not None:
             _check_targets(y, steps, batch)
-        later = self._resets(x, reset, lengths, parts=chunk.lengths is not None or chunk.reset is not None)
+        parts = chunk.lengths is not None or chunk.reset is not None
+        later = self._resets(x, reset, lengths, parts=parts, opening=opening)
         return Chunk(x, y, mask, checks.boundaries(model, boundaries, steps, batch), lengths, later)
 
-    def _resets(self, x: Tensor, reset: Tensor | None, lengths: Tensor | None, parts: bool) -> Tensor | None:
+    def part(self, state: State, chunks: Iterable[Chunk], steps: int) -> Window:
+        """Some steps of it, as a window that begins with a state: checked chunks, which count no more."""
+        part = copy(self)
+        part.state, part.steps, part.given_x, part.on_segment = state, steps, None, None
+        part._ready, part.streamed = chunks, False
+        return part
+
+    def _resets(self, x: Tensor, reset: Tensor | None, lengths: Tensor | None, *, parts: bool, opening: bool) -> Tensor | None:
         """Where sequences start in a chunk (time, batch), but for those that start with the window's first step: these are
         reset in the state. `parts`: the user has given something that may let rows part, if only later."""
         steps, batch = x.shape[:2]
-        start = self._given_state is None and not self._opened
+        start = self._given_state is None and opening
         at_start, later = checks.resets(self.model, reset, steps, batch, lengths, start)
-        if not self._opened:
-            self._start_over, self._opened = at_start, True
+        if opening:
+            self._start_over = at_start
             self.in_phase = later is None and lengths is None and not (self.streamed and parts)
         elif self.in_phase and (lengths is not None or at_start is not None or later is not None):
             raise ValueError(
@@ -231,10 +253,26 @@ class InputGradient:
         """A view of some steps; None where nobody wants it."""
         return None if self.total is None else self.total[start:stop]
 
+    def part(self, start: int, stop: int) -> InputGradient:
+        """That of some steps, which has nothing to gather."""
+        part = copy(self)
+        part.given, part.total = None, self.steps(start, stop)
+        return part
+
     def gather(self, gathered: Gathered) -> None:
         """The window is over."""
         if self.given is not None and self.total is not None:
             gathered.add(self.given, self.total.transpose(0, 1) if self.batch_first else self.total)
+
+
+def by_position(x: Any) -> bool:
+    """Can it be read by position: has it a length, and entries?"""
+    return hasattr(x, "__len__") and hasattr(x, "__getitem__")
+
+
+def in_order(x: Any) -> Iterator[Any]:
+    """Its entries, from the first to the last."""
+    return iter(x) if isinstance(x, Iterable) else (x[i] for i in range(len(x)))
 
 
 def _checked_mask(mask: Any, steps: int, batch: int) -> Tensor:

@@ -44,7 +44,7 @@ def batches(config: Config[Any]) -> float | None:
     """How many batches sequences and epochs allow; None if they set no limit."""
     budget, limits = config.budget, []
     if budget.sequences is not None:
-        limits.append(budget.sequences / config.learning.batch)
+        limits.append(budget.sequences / config.batch)
     if budget.epochs is not None and (per_epoch := batches_per_epoch(config)):
         limits.append(budget.epochs * per_epoch)
     return min(limits) if limits else None

@@ -9,6 +9,7 @@ typedef struct {
   const void *targets;                            /* (m, n) tokens, int64_t, or vectors (m, n, outputs) */
   const int64_t *ticks;                           /* (n), how many indices count, or none: all */
   const REAL *weights;                            /* (n) */
+  const REAL *symbols;                            /* (outputs), what each token counts for, or none: 1 */
   REAL *values, *d_summaries;                     /* (n), (n, summary) */
   REAL *room;
 } NAME(Decoding);
@@ -80,9 +81,14 @@ EXPORT void NAME(decode)(const NAME(Decoding) *d) {
         int64_t count = d->ticks && d->ticks[b] < m ? d->ticks[b] : m;
         share = index[b] <= count ? (REAL)1 / count : 0;
       }
-      REAL value = d->tokens ? NAME(cross_entropy)(outputs, ((const int64_t *)d->targets)[j * n + b], row, share * d->weights[b])
-                             : NAME(squared_error)(outputs, (const REAL *)d->targets + (j * n + b) * outputs, row,
-                                                   share * d->weights[b]);
+      REAL value;
+      if (d->tokens) {
+        int64_t target = ((const int64_t *)d->targets)[j * n + b];
+        if (d->symbols && (uint64_t)target < (uint64_t)outputs) share *= d->symbols[target];
+        value = NAME(cross_entropy)(outputs, target, row, share * d->weights[b]);
+      } else {
+        value = NAME(squared_error)(outputs, (const REAL *)d->targets + (j * n + b) * outputs, row, share * d->weights[b]);
+      }
       d->values[b] += share * value;
       for (int64_t o = 0; o < outputs; o++) d->d_b2[o] += row[o];
     }

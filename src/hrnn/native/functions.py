@@ -50,7 +50,7 @@ class Decoding(ctypes.Structure):
         (name, _P)
         for name in (
             *("w1", "b1", "index", "w2", "b2", "d_w1", "d_b1", "d_index", "d_w2", "d_b2"),
-            *("summaries", "indices", "targets", "ticks", "weights", "values", "d_summaries", "room"),
+            *("summaries", "indices", "targets", "ticks", "weights", "symbols", "values", "d_summaries", "room"),
         )
     ]
 

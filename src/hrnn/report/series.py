@@ -58,7 +58,7 @@ def load(given: Sequence[Path]) -> tuple[list[Series], dict[Path, str]]:
     swept: dict[Path, list[str]] = {}  # runs of sweeps, with the options that vary there
     for path in given:
         try:
-            places_below = _below(path, skipped)
+            places_below = runs_below(path, skipped)
             if (path / SWEEP).exists() and path not in places_below:
                 swept.update(dict.fromkeys(places_below, _varied(path)))
             else:
@@ -72,7 +72,7 @@ def load(given: Sequence[Path]) -> tuple[list[Series], dict[Path, str]]:
     return [*_alone(alone, runs), *_by_setting(swept, runs)], skipped
 
 
-def _below(path: Path, skipped: dict[Path, str]) -> list[Path]:
+def runs_below(path: Path, skipped: dict[Path, str]) -> list[Path]:
     """The run that a folder is, or those below it."""
     if not path.is_dir():
         raise UserError("it is not a folder" if path.exists() else "there is no such folder")

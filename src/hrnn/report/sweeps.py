@@ -1,4 +1,4 @@
-"""The table of a sweep: one row per setting, mean and deviation over its seeds, and the value of every run."""
+"""The table of a sweep as plain data: one row per setting, mean and deviation over its seeds, and the value of every run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from hrnn.launching.grid import SEED, Point, rows, shown
 from hrnn.launching.progress import last_update
 from hrnn.launching.units import stopped_early
 from hrnn.metrics import Metric, Metrics
-from hrnn.report.table import Table, mean_and_spread
 from hrnn.training.folder import read_result
 
 # What a setting is judged by, the first of these that every finished run has. Choosing by a test would spoil the test.
 KINDS = ("progress", "validation", "test", "training")
-NOTE = "Mean and population standard deviation over the seeds of a setting, where all of them are finished."
 
 
 def entries_of(folder: Path, points: Sequence[Point]) -> dict[str, Any]:
@@ -66,21 +64,3 @@ def _row(folder: Path, group: Sequence[Point], values: dict[str, dict[str, float
         "std": statistics.pstdev(numbers) if whole else None,
         "runs": runs,
     }
-
-
-def table_of(entries: dict[str, Any], metric: Metric) -> Table:
-    words = metric.label if entries["judged_on"] == "progress" else f"{metric.label} ({entries['judged_on']})"
-    heads = [*entries["rows"][0]["setting"], words, "runs"]
-    lines = []
-    for row in entries["rows"]:
-        runs = ", ".join(_value(run, metric) for run in row["runs"])
-        spread = row["std"] if len(row["runs"]) > 1 else None
-        mean = "" if row["mean"] is None else mean_and_spread(row["mean"], spread, metric.digits)
-        lines.append([*row["setting"].values(), mean, runs])
-    return Table(heads, lines, words=heads, notes=[NOTE])
-
-
-def _value(run: dict[str, Any], metric: Metric) -> str:
-    if run["state"] != "done" or run["value"] is None:
-        return f"{run['state']} at update {run['update']}"
-    return metric.text(run["value"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from hrnn.studies.recipes import Recipe
+from hrnn.studies.recipes import Profile, Recipe
 from hrnn.studies.rules import Expectation
+from hrnn.training.config import Config
 
 Record = dict[str, Any]
 
@@ -33,6 +34,39 @@ class Quantity:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """A setting that a search tries: a learning rate, and the weights of the local losses, for models that have some."""
+
+    learning_rate: float
+    betas: tuple[float, ...] = ()
+
+    @property
+    def name(self) -> str:
+        betas = f"beta-{'-'.join(f'{beta:g}' for beta in self.betas)}-" if self.betas else ""
+        return f"{betas}rate-{self.learning_rate:g}"
+
+    @property
+    def words(self) -> str:
+        betas = f"beta {', '.join(f'{beta:g}' for beta in self.betas)}; " if self.betas else ""
+        return f"{betas}rate {self.learning_rate:g}"
+
+    def of(self, config: Config[Any]) -> Config[Any]:
+        """A run, changed to this setting."""
+        model = replace(config.model, betas=self.betas) if self.betas else config.model
+        return replace(config, model=model, learning=replace(config.learning, learning_rate=self.learning_rate))
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is tried before the seeds that are reported, by row, and what decides; rows without trials are as their recipe has
+    them. The best mean over the seeds is chosen; among equals the recipe's own setting, then the first of the list."""
+
+    trials: Mapping[str, Sequence[Trial]]
+    quantity: Quantity
+    seeds: tuple[int, ...] = (100,)
+
+
+@dataclass(frozen=True)
 class Panel:
     """A picture of learning: an entry of the journal's records, for some rows or all."""
 
@@ -49,7 +83,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment; the first quantity is the one of the table, `chosen_by` that of the search for beta."""
+    """An experiment; the first quantity is the one of the table. profiles: the sizes that it has, the usual one first."""
 
     name: str
     title: str
@@ -58,8 +92,8 @@ class Experiment:
     expectations: tuple[Expectation, ...] = ()
     panels: tuple[Panel, ...] = ()
     data: tuple[str, ...] = ()  # folders that --data must hold
-    chosen_by: Quantity | None = None
-    in_paper: bool = True
+    profiles: tuple[Profile, ...] = ("desk", "paper")
+    search: Search | None = None
     with_memory: bool = True  # measure the peak bytes of an update of every row
     again: Callable[[Any], Any] | None = None  # from a configuration to that of a second attempt, see `missed`
 

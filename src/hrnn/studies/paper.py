@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import hrnn.studies.recipes as recipes
 from hrnn.metrics import Metric
 from hrnn.studies.experiment import Experiment, Panel, Quantity, Record, Row
-from hrnn.studies.recipes import NEEDLE_BETAS, Recipe, permuted, then, unlocked, with_betas, with_model
+from hrnn.studies.recipes import NEEDLE_BETAS, Recipe, inverse, permuted, then, unlocked, with_betas, with_defaults, with_model
 from hrnn.studies.rules import Expectation, ahead, best_behind_best, close, every_run, on_par, spread_over
 from hrnn.tasks import Copy, Needle, Text
 
@@ -44,7 +44,7 @@ SOLVED = Quantity("learned", "sequences until solved", _sequences_until_solved, 
 LEARNED = Quantity("learned", "sequences until 90 % right", _sequences_until_right, 0, higher_is_better=False)
 
 
-def _ahead_of_both(quantity: str, words: str, **margin: float) -> tuple[Expectation, ...]:
+def ahead_of_both(quantity: str, words: str, **margin: float) -> tuple[Expectation, ...]:
     """Ours and HRNN against the two that should fall behind."""
     return tuple(
         ahead(f"{first} {words} {second}", first.lower(), second.lower(), quantity, **margin)  # type: ignore[arg-type]
@@ -53,11 +53,16 @@ def _ahead_of_both(quantity: str, words: str, **margin: float) -> tuple[Expectat
     )
 
 
-def _accuracy(title: str = "", rows: tuple[str, ...] = (), lines: tuple[tuple[float, str], ...] = ()) -> Panel:
+def accuracy(title: str = "", rows: tuple[str, ...] = (), lines: tuple[tuple[float, str], ...] = ()) -> Panel:
     return Panel(RIGHT.name, "accuracy on validation", title=title, rows=rows, lines=lines, top=1.01)
 
 
-def _models(ours: Recipe) -> tuple[Row, ...]:
+def default(recipe: Recipe) -> Row:
+    """Ours as the library's defaults have it."""
+    return Row("default", "ours, defaults", then(recipe, with_defaults))
+
+
+def models(ours: Recipe) -> tuple[Row, ...]:
     """The paper's four: ours and those that it is compared with."""
     return (
         Row("ours", "ours", ours),
@@ -71,32 +76,35 @@ COPY = Experiment(
     "copy",
     "Copy task: longest length solved",
     (
-        *_models(recipes.copy_ours),
+        *models(recipes.copy_ours),
         Row("mr-hrnn-bytes", "mr-HRNN, equal bytes", recipes.copy_mr_bytes),
         Row("unlocked", "ours, unlocked", then(recipes.copy_ours, unlocked)),
+        default(recipes.copy_ours),
     ),
     (LENGTH,),
     (
         on_par("ours is on par with HRNN", "ours", "hrnn", "length", share=0.1),
-        *_ahead_of_both("length", "is well ahead of", times=1.5),
+        *ahead_of_both("length", "is well ahead of", times=1.5),
     ),
     (Panel(SOLVED_LENGTH.name, SOLVED_LENGTH.axis, kind="update", steps=True),),
-    chosen_by=LENGTH,
     again=recipes.from_one_by_one,
 )
 
 MNIST = Experiment(
     "mnist",
     "Pixel MNIST: accuracy on test",
-    (*_models(recipes.mnist_ours), Row("unlocked", "ours, unlocked", then(recipes.mnist_ours, unlocked))),
+    (
+        *models(recipes.mnist_ours),
+        Row("unlocked", "ours, unlocked", then(recipes.mnist_ours, unlocked)),
+        default(recipes.mnist_ours),
+    ),
     (ACCURACY,),
     (
         on_par("ours is on par with HRNN", "ours", "hrnn", "accuracy", within=0.02),
-        *_ahead_of_both("accuracy", "is well ahead of", by=0.05),
+        *ahead_of_both("accuracy", "is well ahead of", by=0.05),
     ),
-    (_accuracy(), Panel("loss", "training loss (nats)", kind="update")),
+    (accuracy(), Panel("loss", "training loss (nats)", kind="update")),
     data=("mnist",),
-    chosen_by=VALIDATED,
 )
 
 PERMUTED = Experiment(
@@ -106,17 +114,20 @@ PERMUTED = Experiment(
     (ACCURACY,),
     (
         on_par("ours is on par with HRNN", "ours", "hrnn", "accuracy", within=0.01),
-        *_ahead_of_both("accuracy", "is ahead, by a point or more, of", by=0.01),
+        *ahead_of_both("accuracy", "is ahead, by a point or more, of", by=0.01),
     ),
     MNIST.panels,
     data=("mnist",),
-    chosen_by=VALIDATED,
 )
 
 PTB = Experiment(
     "ptb",
     "Penn TreeBank: bits per character",
-    (*_models(recipes.ptb_ours)[:3], Row("unlocked", "ours, unlocked", recipes.ptb_unlocked)),
+    (
+        *models(recipes.ptb_ours)[:3],
+        Row("unlocked", "ours, unlocked", recipes.ptb_unlocked),
+        Row("default", "ours, defaults", recipes.ptb_default),
+    ),
     (PTB_VALID, PTB_TEST),
     (
         close("all three are within 0.03 bits on validation", ("ours", "gr-hrnn", "hrnn"), "validation", 0.03),
@@ -127,7 +138,6 @@ PTB = Experiment(
         Panel(CHARACTERS.name, "training (bits per character)", kind="update"),
     ),
     data=("ptb",),
-    chosen_by=PTB_VALID,
 )
 
 DEEP_COPY = Experiment(
@@ -137,6 +147,7 @@ DEEP_COPY = Experiment(
         Row("both", "both losses", recipes.deep_both),
         Row("lowest", "lowest only", then(recipes.deep_both, with_betas(0.1, 0.0))),
         Row("unlocked", "both, unlocked", then(recipes.deep_both, unlocked)),
+        default(recipes.deep_both),
     ),
     (BITS, SOLVED),
     (
@@ -159,6 +170,7 @@ NEEDLE = Experiment(
         *(Row(f"ours-{beta:g}", f"ours, beta {beta:g}", then(recipes.needle_ours, with_betas(beta))) for beta in NEEDLE_BETAS),
         *(Row(f"hrnn-{beta:g}", f"HRNN, beta {beta:g}", then(NEEDLE_HRNN, with_betas(beta))) for beta in NEEDLE_BETAS),
         Row("unlocked", "ours, unlocked, beta 0.1", then(recipes.needle_ours, unlocked)),
+        default(recipes.needle_ours),
     ),
     (ACCURACY, LEARNED),
     (
@@ -166,10 +178,10 @@ NEEDLE = Experiment(
         spread_over("ours is sensitive to beta", OURS_BY_BETA, "accuracy", at_least=0.2),
     ),
     (
-        _accuracy("ours", ("ours-0", *OURS_BY_BETA, "unlocked"), CHANCE),
-        _accuracy("HRNN", HRNN_BY_BETA, CHANCE),
+        accuracy("ours", ("ours-0", *OURS_BY_BETA, "unlocked", "default"), CHANCE),
+        accuracy("HRNN", HRNN_BY_BETA, CHANCE),
     ),
-    in_paper=False,
+    profiles=("desk",),
 )
 
 LONG = {1_000: recipes.needle_1e3, 10_000: recipes.needle_1e4, 100_000: recipes.needle_1e5}
@@ -183,14 +195,20 @@ NEEDLE_LONG = Experiment(
         for row in (
             Row(f"ours-{steps}", f"ours, {steps:,} steps", ours),
             Row(f"unlocked-{steps}", f"ours, unlocked, {steps:,} steps", then(ours, unlocked)),
+            Row(f"inverse-{steps}", f"defaults, inverse frequency, {steps:,} steps", then(ours, with_defaults, inverse)),
         )
     ),
     (ACCURACY, LEARNED),
     tuple(
-        every_run(f"ours finds the needle over {steps:,} steps", f"ours-{steps}", "accuracy", at_least=0.9) for steps in LONG
+        every_run(f"{words} finds the needle over {steps:,} steps", f"{row}-{steps}", "accuracy", at_least=0.9)
+        for steps in LONG
+        for row, words in (("ours", "ours"), ("inverse", "ours with defaults and inverse frequency"))
     ),
-    tuple(_accuracy(f"{steps:,} steps", (f"ours-{steps}", f"unlocked-{steps}"), CHANCE) for steps in LONG),
-    in_paper=False,
+    tuple(
+        accuracy(f"{steps:,} steps", tuple(f"{row}-{steps}" for row in ("ours", "unlocked", "inverse")), CHANCE)
+        for steps in LONG
+    ),
+    profiles=("desk",),
 )
 
 EXPERIMENTS = {one.name: one for one in (COPY, MNIST, PERMUTED, PTB, DEEP_COPY, NEEDLE, NEEDLE_LONG)}

@@ -15,22 +15,20 @@ from hrnn.launching.measuring import bytes_of
 from hrnn.launching.run import run
 from hrnn.launching.units import Ending, Engine, Unit
 from hrnn.memory import exact_count, paper_count
-from hrnn.studies.experiment import Experiment, Row
+from hrnn.studies.experiment import Experiment, Row, Trial
 from hrnn.studies.paper import missed
-from hrnn.studies.recipes import BETAS, Profile, complete, with_betas
+from hrnn.studies.recipes import Profile, complete
 from hrnn.studies.results import RunResult
 from hrnn.training.config import Config
 from hrnn.training.folder import read_result
 from hrnn.training.network import unrolled
 
-SEARCH_SEEDS = (100, 101, 102)  # of the search for beta; those reported are others
-BORROWED = {"unlocked": "ours", "mr-hrnn-bytes": "mr-hrnn"}  # rows that take the beta of another
 AGAIN = "-from-1"  # at the end of the name of a second attempt
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to reproduce, and where. betas: those found by a search, by row."""
+    """What to reproduce, and where. chosen: what a search found, by row."""
 
     experiment: Experiment
     folder: Path
@@ -39,22 +37,35 @@ class Request:
     models: tuple[str, ...] = ()  # all where empty
     data: Path | None = None
     scale: float = 1.0
-    grid: bool = False
-    betas: dict[str, float] = field(default_factory=dict)
+    chosen: dict[str, Trial] = field(default_factory=dict)
+
+    @property
+    def searched(self) -> bool:
+        return self.experiment.search is not None
 
     @property
     def setting(self) -> dict[str, Any]:
         """What a result must belong to, beside its configuration."""
-        return {"experiment": self.experiment.name, "profile": self.profile, "scale": self.scale, "grid": self.grid}
+        return {"experiment": self.experiment.name, "profile": self.profile, "scale": self.scale, "searched": self.searched}
+
+    @property
+    def called(self) -> str:
+        """How `hrnn reproduce` is asked for its table."""
+        profile = "" if self.profile == self.experiment.profiles[0] else f" --profile {self.profile}"
+        return f"{self.experiment.name}{profile}{' --search' if self.searched else ''}"
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What a table says of itself."""
+        return {**self.setting, "called": self.called, "data": list(self.experiment.data)}
 
     @property
     def rows(self) -> tuple[Row, ...]:
         return tuple(row for row in self.experiment.rows if not self.models or row.name in self.models)
 
-    def config(self, row: Row, seed: int, beta: float | None = None) -> Config[Any]:
-        beta = self.betas.get(row.name) if beta is None else beta
-        config = row.recipe(self.profile)
-        return complete(config if beta is None else with_betas(beta)(config), seed, self.data, self.scale)
+    def config(self, row: Row, seed: int, trial: Trial | None = None) -> Config[Any]:
+        trial, config = trial or self.chosen.get(row.name), row.recipe(self.profile)
+        return complete(config if trial is None else trial.of(config), seed, self.data, self.scale)
 
     def unit(self, row: Row, seed: int) -> Unit:
         return Unit(f"{row.name}/seed-{seed}", self.config(row, seed))
@@ -64,34 +75,44 @@ class Request:
         assert self.experiment.again is not None
         return Unit(unit.name + AGAIN, self.experiment.again(unit.config))
 
-    def searched(self, rows: Sequence[Row]) -> dict[str, dict[float, list[Unit]]]:
-        """The runs of the search for beta: by row and beta. gr-HRNN has none, and some rows borrow that of another."""
-        names = {BORROWED.get(row.name, row.name) for row in rows if row.recipe(self.profile).model.model != "gr-hrnn"}
+    def trials(self, rows: Sequence[Row]) -> dict[str, dict[Trial, list[Unit]]]:
+        """The runs of the search: by row and trial."""
+        search = self.experiment.search
+        if search is None:
+            return {}
 
-        def units(row: Row, beta: float) -> list[Unit]:
-            place = f"grid/{row.name}/beta-{beta:g}"
-            return [Unit(f"{place}/seed-{seed}", self.config(row, seed, beta)) for seed in SEARCH_SEEDS]
+        def units(row: Row, trial: Trial) -> list[Unit]:
+            place = f"{results.SEARCH}/{row.name}/{trial.name}"
+            return [Unit(f"{place}/seed-{seed}", self.config(row, seed, trial)) for seed in search.seeds]
 
-        rows = [row for row in self.experiment.rows if row.name in names]
-        return {row.name: {beta: units(row, beta) for beta in BETAS} for row in rows}
+        return {
+            row.name: {one: units(row, one) for one in search.trials[row.name]} for row in rows if row.name in search.trials
+        }
 
 
 def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
-    """Run whatever is missing and write down what was found. Returns the request with the betas that a search chose."""
+    """Run whatever is missing and write down what was found. Returns the request with what a search chose.
+
+    A trial that fails has lost; a row whose every trial failed is not run.
+    """
     collect(request)  # what is in the folder must fit, before anything is run
-    if request.grid:
-        searched = [unit for betas in request.searched(request.rows).values() for units in betas.values() for unit in units]
-        ending = run_missing(request, searched, engine)
-        if ending.interrupted or ending.failures:
-            return request, ending
+    first, rows = Ending(), request.rows
+    if request.searched:
+        trials = request.trials(rows)
+        tried = [unit for by_trial in trials.values() for units in by_trial.values() for unit in units]
+        first = run_missing(request, tried, engine)
+        if first.interrupted:
+            return request, first
         request = with_chosen(request)
+        rows = tuple(row for row in rows if row.name not in trials or row.name in request.chosen)
     # Seed by seed, so that a table can be compared before all of them are done.
-    units = [request.unit(row, seed) for seed in request.seeds for row in request.rows]
-    ending = run_missing(request, units, engine)
+    units = [request.unit(row, seed) for seed in request.seeds for row in rows]
+    second = run_missing(request, units, engine)
+    ending = Ending({**first.failures, **second.failures}, second.interrupted, second.code)
     if not ending.interrupted and request.experiment.again:
         again = [request.again(unit) for unit in units if _missed(request, unit)]
-        second = run_missing(request, again, engine)
-        ending = Ending({**ending.failures, **second.failures}, second.interrupted, second.code)
+        third = run_missing(request, again, engine)
+        ending = Ending({**ending.failures, **third.failures}, third.interrupted, third.code)
     return request, ending
 
 
@@ -123,8 +144,8 @@ def run_missing(request: Request, units: Sequence[Unit], engine: Engine) -> Endi
 
 
 def _memory(request: Request, row: str, config: Config[Any]) -> dict[str, Any]:
-    """What the runs of a row need; measured once."""
-    if not request.experiment.with_memory:
+    """What the runs of a row need; measured once, and not of a search, whose runs need no more."""
+    if not request.experiment.with_memory or row.startswith(f"{results.SEARCH}/"):
         return {}
     for path in sorted((request.folder / results.RUNS / row).glob("seed-*.json")):
         return dict(results.entries_of(path)["memory"])
@@ -160,7 +181,7 @@ Runs = dict[str, list[SeedRun]]
 
 def collect(request: Request) -> Runs:
     """Every run in the folder, whatever seeds and models were asked for now; another recipe's is refused."""
-    if request.grid and not request.betas and (request.folder / results.RUNS / "grid").exists():
+    if request.searched and not request.chosen:
         request = with_chosen(request)
     runs: Runs = {}
     expected = []
@@ -180,30 +201,28 @@ def collect(request: Request) -> Runs:
     return runs
 
 
-def search_results(request: Request) -> dict[str, dict[float, list[float]]]:
-    """What the search for beta found: by row and beta the values of its finished runs. A run that failed counts as worst."""
-    quantity = request.experiment.chosen_by
-    assert quantity is not None
-    worst = -math.inf if quantity.higher_is_better else math.inf
-    values: dict[str, dict[float, list[float]]] = {}
-    for row, betas in request.searched(request.experiment.rows).items():
-        for beta, units in betas.items():
+def search_results(request: Request) -> dict[str, dict[Trial, list[float]]]:
+    """What a search found: by row and trial the values of its finished runs. A run that failed counts as worst."""
+    search = request.experiment.search
+    assert search is not None
+    worst = -math.inf if search.quantity.higher_is_better else math.inf
+    values: dict[str, dict[Trial, list[float]]] = {}
+    for row, by_trial in request.trials(request.experiment.rows).items():
+        for trial, units in by_trial.items():
             runs = [results.read(request.folder, unit, request.setting) for unit in units]
-            read = [quantity.read(one.result, one.records) if not one.failure else worst for one in runs if one is not None]
-            values.setdefault(row, {})[beta] = [worst if value is None else value for value in read]
+            read = [None if run.failure else search.quantity.read(run.result, run.records) for run in runs if run is not None]
+            values.setdefault(row, {})[trial] = [worst if value is None else value for value in read]
     return values
 
 
 def with_chosen(request: Request) -> Request:
-    """The request with the best beta of each row; among equals the recipe's own, then the first of the list."""
-    quantity = request.experiment.chosen_by
-    assert quantity is not None
-    sign = 1 if quantity.higher_is_better else -1
-    chosen: dict[str, float] = {}
-    for row, by_beta in search_results(request).items():
-        own = request.experiment.row(row).recipe(request.profile).betas[0]
-        complete_ones = {beta: sign * fmean(values) for beta, values in by_beta.items() if len(values) == len(SEARCH_SEEDS)}
-        if complete_ones:
-            chosen[row] = max(complete_ones, key=lambda beta: (complete_ones[beta], beta == own))
-    chosen.update({row: chosen[other] for row, other in BORROWED.items() if other in chosen})
-    return replace(request, betas=chosen)
+    """The request with the best trial of each row that has been searched to its end and not failed throughout."""
+    search = request.experiment.search
+    assert search is not None
+    sign, chosen = 1 if search.quantity.higher_is_better else -1, {}
+    for name, by_trial in search_results(request).items():
+        recipe = request.experiment.row(name).recipe(request.profile)
+        means = {trial: sign * fmean(values) for trial, values in by_trial.items() if len(values) == len(search.seeds)}
+        if len(means) == len(by_trial) and max(means.values()) > -math.inf:
+            chosen[name] = max(means, key=lambda trial: (means[trial], trial.of(recipe) == recipe))
+    return replace(request, chosen=chosen)

@@ -2,7 +2,7 @@
 
 "paper": the paper's settings. Budgets, and patience where there is a curriculum, are ours: the paper gives none but for Penn
 TreeBank. "desk": the same structure in minutes. Every setting that was tried for it is in docs/paper.md. All rows of an
-experiment share one learning rate, one beta and one budget in sequences.
+experiment share one learning rate, one beta and one budget in sequences, but for `with_defaults`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ Change = Callable[[Config[Any]], Config[Any]]
 
 # What the recipes are changes of: every option is spelled out, so that new defaults change no row and no table that is there.
 MODEL = Model(
-    model="ours", hidden_sizes=None, periods=None, window=None, cell="lstm", betas=None, indices="sampled", decoder_layers=2,
-    decoder_units=256, round_steps=None, segments_at_once=1,
+    model="ours", hidden_sizes=None, periods=None, window=None, gradient=None, cell="lstm", betas=None, indices="sampled",
+    normalized=False, symbol_weights="equal", decoder_layers=2, decoder_units=256, round_steps=None, segments_at_once=1,
 )  # fmt: skip
 LEARNING = Learning(
     batch=100, update="batch", update_every=None, optimizer="adam", learning_rate=1e-3, schedule="constant", warmup=0,
-    momentum=0.0, weight_decay=0.0, clip=None,
+    momentum=0.0, weight_decay=0.0, clip=None, average=None,
 )  # fmt: skip
 BUDGET = Budget(updates=None, sequences=None, epochs=None, validate_every=None, stop_after=None)
 RUNTIME = Runtime(
-    seed=0, threads=1, checkpoint_seconds=60.0, checkpoints=3, journal_every=25, tensorboard=False, frozen_every=0
+    seed=0, threads=1, checkpoint_seconds=60.0, checkpoints=3, journal_every=25, tensorboard=False, frozen_every=0, tracker=None
 )
 COPY = Copy(length=None, start=1, step=1, until=None, patience=None, solved=0.15, test_sequences=1000)
 PIXELS = Pixels(data=Path("mnist"), download=False, mirror=MIRROR, permuted=False, pool=1, order=())
@@ -40,9 +40,8 @@ TEXT = Text(
     data=(), validation=None, test=None, held_out=0.05, symbols="characters", boundaries=("word",), reach=20, unknown=False,
     vocabulary="",
 )  # fmt: skip
-NEEDLE = Needle(steps=1000, symbols=8, within=0.1, test_sequences=1000)
+NEEDLE = Needle(steps=1000, symbols=8, within=0.1, flagged=True, decoys=0, test_sequences=1000)
 
-BETAS = (1e-3, 1e-2, 1e-1, 0.0, 1.0, 10.0, 100.0)  # the paper's grid, in its order
 NEEDLE_BETAS = (0.0, 0.1, 1.0, 10.0)
 
 
@@ -79,6 +78,25 @@ def with_betas(*betas: float) -> Change:
 def unlocked(config: Config[TaskT]) -> Config[TaskT]:
     """Every level moves as soon as its own segments have been differentiated; as many sequences as the others."""
     return replace(config, learning=replace(config.learning, update="segment", update_every=(1,)))
+
+
+def with_defaults(config: Config[TaskT]) -> Config[TaskT]:
+    """The same task, sizes, learning rate and budget as a user learns it who sets nothing else; spelled out, too.
+
+    Where the data say when levels tick, rounds are short enough to move several times within a window.
+    """
+    below_top, window = len(config.hidden_sizes) - 1, config.window
+    rounds = min(4 * config.reaches[0], max(10, window // 8)) if config.reaches else None
+    model = replace(config.model, betas=(1.0,) * below_top, indices="all", normalized=True, round_steps=rounds)
+    learning = replace(config.learning, clip=1.0, average=5.0)
+    if model.restricted:
+        learning = replace(learning, update="segment", update_every=(1,))
+    return replace(config, model=model, learning=learning)
+
+
+def inverse(config: Config[TaskT]) -> Config[TaskT]:
+    """Symbols count for the inverse of their frequency in the lowest local loss."""
+    return replace(config, model=replace(config.model, symbol_weights="inverse"))
 
 
 def permuted(config: Config[Pixels]) -> Config[Pixels]:
@@ -164,6 +182,15 @@ def ptb_unlocked(profile: Profile) -> Config[Text]:
     return replace(config, model=replace(config.model, round_steps=10))
 
 
+def ptb_default(profile: Profile) -> Config[Text]:
+    """At the paper's size in longer windows, with a learning rate that falls, and for twelve epochs."""
+    config = ptb_ours(profile)
+    if profile == "paper":
+        model, learning = replace(config.model, window=200), replace(config.learning, learning_rate=2e-3, schedule="cosine")
+        config = replace(config, model=model, learning=learning, budget=replace(BUDGET, epochs=12))
+    return with_defaults(config)
+
+
 # Deeper hierarchies: Section 4.4. The weights are 0.1 for the lowest level and 1 for the middle one.
 
 
@@ -222,7 +249,7 @@ def complete(config: Config[TaskT], seed: int, data: Path | None, scale: float =
     elif isinstance(task, Text):
         task = replace(task, data=(_folder(data, "ptb"),))
     config = replace(config, task=task, upkeep=replace(RUNTIME, seed=seed, journal_every=journal_every))
-    return resolved(config if scale == 1 else replace(config, budget=scaled(config.budget, config.learning.batch, scale)))
+    return resolved(config if scale == 1 else replace(config, budget=scaled(config.budget, config.batch, scale)))
 
 
 def scaled(budget: Budget, batch: int, scale: float) -> Budget:

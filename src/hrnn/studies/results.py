@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from hrnn.training.formats import check_format, with_old_values
 from hrnn.training.journal import JOURNAL
 
 FORMAT = 1
-RUNS, WORK = "runs", "work"
+RUNS, WORK, SEARCH = "runs", "work", "search"
 PLACES = ("task.data", "task.validation", "task.test", "task.download", "task.mirror")  # where data are, not which
 
 
@@ -64,13 +64,18 @@ def read(folder: Path, unit: Unit, setting: dict[str, Any]) -> RunResult | None:
     if found is None:
         return None
     try:
-        there = {**found.entries["setting"], **with_old_values(found.entries["config"])}
+        there = {**_setting(found.entries["setting"]), **with_old_values(found.entries["config"])}
         difference = in_words(there, {**setting, **to_json(unit.config)}, ignored=PLACES)
     except (KeyError, TypeError) as error:
         raise _unreadable(path, error) from None
     if difference:
         raise UserError(f"{path} is of another recipe ({difference}); give another --folder")
     return found
+
+
+def _setting(there: dict[str, Any]) -> dict[str, Any]:
+    """What a run belongs to; 0.1.0 said "grid" where it had searched beta in another way."""
+    return {"searched": False, **{("searched" if name == "grid" else name): value for name, value in there.items()}}
 
 
 def stored(folder: Path, name: str) -> RunResult | None:
@@ -148,9 +153,16 @@ def environment() -> dict[str, Any]:
     }
 
 
-def environments(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of all runs, each once; runs: the entries of each."""
-    return [json.loads(text) for text in sorted({json.dumps(one["environment"], sort_keys=True) for one in runs})]
+def summed(folder: Path) -> dict[str, Any]:
+    """What all runs of a folder took together, with which versions (not this one), and where."""
+    runs = [entries_of(path) for path in sorted((folder / RUNS).rglob("*.json"))]
+    seconds = sum(float((one["result"] or {}).get("cpu_seconds", 0.0)) for one in runs)
+    return {
+        "hrnn": " and ".join(sorted({str(one["hrnn"]) for one in runs})),
+        "runs": len(runs),
+        "minutes": round(seconds / 60, 1),
+        "environments": [json.loads(one) for one in sorted({json.dumps(run["environment"], sort_keys=True) for run in runs})],
+    }
 
 
 def processor() -> str:
@@ -164,8 +176,8 @@ def processor() -> str:
 
 
 def refuse_strangers(folder: Path, expected: Sequence[str]) -> None:
-    """Results that belong to none of these runs would go unnoticed; the search for beta has a folder of its own."""
+    """Results that belong to none of these runs would go unnoticed; a search has a folder of its own."""
     for path in sorted((folder / RUNS).rglob("*.json")):
         name = str(path.relative_to(folder / RUNS).with_suffix(""))
-        if name not in expected and not name.startswith("grid/"):
+        if name not in expected and not name.startswith(f"{SEARCH}/"):
             raise UserError(f"{path} belongs to no row of this experiment; give another --folder")

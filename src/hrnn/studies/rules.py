@@ -5,7 +5,7 @@ Every rule gives one of three verdicts, and says in words what it does; undecide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
@@ -81,6 +81,20 @@ def close(sentence: str, rows: tuple[str, ...], quantity: str, within: float) ->
     return Expectation(sentence, rule, rows, quantity, lambda runs: _confirmed(_range(runs) <= within))
 
 
+def near_best(
+    sentence: str, row: str, rows: tuple[str, ...], quantity: str, *, within: float, higher_is_better: bool = True
+) -> Expectation:
+    """The mean of one row is not far behind the best of all."""
+    others = tuple(one for one in rows if one != row)
+
+    def judge(runs: Sequence[Sequence[float]]) -> Verdict:
+        mean, *means = (fmean(values) if higher_is_better else -fmean(values) for values in runs)
+        return _confirmed(mean >= max([mean, *means]) - within)
+
+    rule = f"confirmed if the mean of {row} is at most {within:g} behind the best mean of {', '.join(rows)}; else not confirmed"
+    return Expectation(sentence, rule, (row, *others), quantity, judge)
+
+
 def spread_over(sentence: str, rows: tuple[str, ...], quantity: str, at_least: float) -> Expectation:
     """The means of the rows differ."""
     rule = f"confirmed if the best and the worst mean of {', '.join(rows)} differ by at least {at_least:g}; else not confirmed"
@@ -122,15 +136,3 @@ def best_behind_best(sentence: str, rows: tuple[str, ...], others: tuple[str, ..
         "not confirmed"
     )
     return Expectation(sentence, rule, rows + others, quantity, judge)
-
-
-ROBUST = "ours solves the length that fills the window for every beta but 0"
-
-
-def robust_to_beta(by_beta: Mapping[float, Sequence[float]], length: int) -> tuple[str, Verdict]:
-    """The rule in words and its verdict, for the lengths that a search for beta found."""
-    runs = [values for beta, values in by_beta.items() if beta]
-    rule = f"confirmed if every run of the search with a beta above 0 solves length {length} or more; else not confirmed"
-    if any(len(values) < RUNS for values in runs):
-        return rule, "undecided"
-    return rule, _confirmed(min(min(values) for values in runs) >= length)

@@ -81,7 +81,7 @@ METHODS = (
 
 def recipe(task: str, method: Method, profile: Profile) -> Config[Any]:
     base = TASKS[task]
-    batch, budget = base.learning.batch, base.budget
+    batch, budget = base.batch, base.budget
     if task == "text" and method.model == "mr-hrnn":  # as many characters, in windows of 110
         budget = replace(budget, sequences=36_363, validate_every=90)
     if method.small:
@@ -101,7 +101,7 @@ UNLOCKED = Experiment(
     "Unlocked updates: time to a target, on three tasks",
     tuple(Row(f"{task}/{method.name}", method.title, partial(recipe, task, method)) for task, method in ASKED),
     data=("mnist", "ptb"),
-    in_paper=False,
+    profiles=("desk",),
     with_memory=False,
 )
 
@@ -133,7 +133,7 @@ def name_of(row: Row, rate: float, seed: int) -> str:
 def unit(request: Request, row: Row, rate: float, seed: int) -> Unit:
     config = row.recipe(request.profile)
     config = replace(config, learning=replace(config.learning, learning_rate=rate))
-    every = 20 * TASKS[row.name.partition("/")[0]].learning.batch // config.learning.batch  # sequences of 20 full batches
+    every = 20 * TASKS[row.name.partition("/")[0]].batch // config.batch  # sequences of 20 full batches
     return Unit(name_of(row, rate, seed), complete(config, seed, request.data, request.scale, every))
 
 

@@ -9,13 +9,14 @@ import sys
 
 from hrnn.errors import UserError
 from hrnn.metrics import Metric
-from hrnn.tasks.contract import ACCURACY, Batch, Course, Decision, Reading, Task, Window, cross_entropy, cut
+from hrnn.tasks.contract import ACCURACY, Batch, Course, Decision, Judge, Reading, Task, Window, cross_entropy, cut
 from hrnn.tasks.copy import Copy
 from hrnn.tasks.needle import Needle
 from hrnn.tasks.pixels import Pixels
+from hrnn.tasks.series import Series
 from hrnn.tasks.text import Text
 
-TASKS: dict[str, type[Task]] = {"copy": Copy, "pixels": Pixels, "text": Text, "needle": Needle}
+TASKS: dict[str, type[Task]] = {"copy": Copy, "pixels": Pixels, "text": Text, "needle": Needle, "series": Series}
 
 __all__ = [
     "ACCURACY",
@@ -24,10 +25,12 @@ __all__ = [
     "Copy",
     "Course",
     "Decision",
+    "Judge",
     "Metric",
     "Needle",
     "Pixels",
     "Reading",
+    "Series",
     "Task",
     "Text",
     "UserError",

@@ -37,12 +37,18 @@ class Window:
     y:          (T, B, ...) targets
     mask:       bool (T, B), where a target stands; None means everywhere
     boundaries: bool (T, B), (T+1, B) or with a last axis for the levels with given boundaries
+    lengths:    int64 (B,), how many of the steps each row has; None: all. What stands behind them does not matter
+    reset:      bool (T, B), where another sequence begins within a row; None: nowhere
+    ends:       bool (T, B), where a sequence has its last step, for a task's judge
     """
 
     x: Shaped[Tensor, "time batch *features"]
     y: Shaped[Tensor, "time batch *target"]
     mask: Bool[Tensor, "time batch"] | None = None
     boundaries: Bool[Tensor, "..."] | None = None
+    lengths: Int[Tensor, " batch"] | None = None
+    reset: Bool[Tensor, "time batch"] | None = None
+    ends: Bool[Tensor, "time batch"] | None = None
 
     @property
     def steps(self) -> int:
@@ -50,24 +56,42 @@ class Window:
 
     def only(self, rows: slice) -> Window:
         """Some of its rows."""
-        mask, boundaries = (None if value is None else value[:, rows] for value in (self.mask, self.boundaries))
-        return Window(self.x[:, rows], self.y[:, rows], mask, boundaries)
+        given = (self.mask, self.boundaries, self.reset, self.ends)
+        mask, boundaries, reset, ends = (None if value is None else value[:, rows] for value in given)
+        lengths = None if self.lengths is None else self.lengths[rows]
+        return Window(self.x[:, rows], self.y[:, rows], mask, boundaries, lengths, reset, ends)
 
     @cached_property
     def targets(self) -> int:
-        return int(self.mask.sum()) if self.mask is not None else self.x.shape[0] * self.x.shape[1]
+        return int(self.there.sum()) if self.there is not None else self.x.shape[0] * self.x.shape[1]
+
+    @cached_property
+    def there(self) -> Bool[Tensor, "time batch"] | None:
+        """Where a target stands within the rows' lengths; None means everywhere."""
+        if self.lengths is None:
+            return self.mask
+        within = torch.arange(self.steps)[:, None] < self.lengths
+        return within if self.mask is None else self.mask & within
+
+    @property
+    def places(self) -> int:
+        """Steps of all rows, padding left out."""
+        return self.x.shape[0] * self.x.shape[1] if self.lengths is None else int(self.lengths.sum())
 
 
 @dataclass(frozen=True)
 class Batch:
     """What one update learns from: windows in order, states carried over them.
 
-    fresh: the first window starts from zero states (a new sequence in every row); otherwise from those of the batch
-    before (a stream).
+    windows: may be made as they are asked for. A later one may have fewer rows than the one before: the last ones have ended
+    fresh:   the first window starts from zero states (a new sequence in every row); otherwise from those of the batch before
+             (a stream)
+    whole:   every row ends with the batch, and no state is kept for the next
     """
 
     windows: Sequence[Window]
     fresh: bool = True
+    whole: bool = False
 
     @property
     def rows(self) -> int:
@@ -82,18 +106,23 @@ class Batch:
         return sum(window.targets for window in self.windows)
 
     def only(self, rows: range) -> Batch:
-        """Some of its rows."""
-        return Batch([window.only(slice(rows.start, rows.stop)) for window in self.windows], self.fresh)
+        """Some of its rows; all are the batch itself."""
+        if rows == range(self.rows):
+            return self
+        windows = [window.only(slice(rows.start, rows.stop)) for window in self.windows]
+        return Batch([window for window in windows if window.x.shape[1]], self.fresh, self.whole)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a run reads its task: seed, rows of a whole batch, window, and the rows that this process holds."""
+    """How a run reads its task: seed, rows of a whole batch, window, the rows that this process holds, and the steps of a
+    segment of the lowest level, where these are fixed."""
 
     seed: int
     batch: int
     window: int
     rows: range = field(default=range(0))
+    segment: int = 1
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -111,6 +140,14 @@ class Task(ABC):
 
     def check(self) -> None:  # noqa: B027  most tasks have nothing to add
         """Refuse options that contradict each other with a UserError. Types and ranges have been checked; reads no data."""
+
+    def suggestions(self) -> dict[str, Any]:
+        """Options of the run that suit the task, where the user gives none; a task whose data decide reads them now."""
+        return dict(self.suggested)
+
+    def placed(self, run: Path) -> Self:
+        """The same task, for a run in this folder; where it keeps what it makes of its data may depend on it."""
+        return self
 
     def steps_of_batch(self, reading: Reading) -> int | None:
         """The steps of a batch before anything is read: whether it fits the machine. None where only the data can tell."""
@@ -224,7 +261,11 @@ class Task(ABC):
             raise UserError(f"--length is {length}, and the sequences of this task have one length only; drop it")
         return self
 
-    def warnings(self) -> Iterator[str]:
+    def notes(self) -> Iterator[str]:
+        """What was found in the data, each a line, for somebody who begins a run; the options that were chosen follow."""
+        yield from ()
+
+    def warnings(self, reading: Reading) -> Iterator[str]:
         """What somebody who begins a run should know about the data, each a sentence."""
         yield from ()
 
@@ -232,9 +273,38 @@ class Task(ABC):
         """What to show of summed losses: `sums["loss"]` is the task's loss in nats, the rest what `loss` adds."""
         return {name: value / max(targets, 1) for name, value in sums.items() if name != "loss"}
 
+    def judge(self) -> Judge | None:
+        """Who scores an evaluation, where a prediction is made of the logits of many steps; None: `loss` scores each target."""
+        return None
+
+    def baselines(self, part: str) -> dict[str, float]:
+        """What simple methods reach on a part, by name: for whoever asks how good a score is."""
+        return {}
+
     def course(self, reading: Reading) -> Course:
         """The order in which batches are learned; a curriculum overrides this."""
         return Course(self, reading)
+
+
+class Judge(ABC):
+    """Scores the windows of an evaluation, in their order.
+
+    sums: what was counted so far, added up in place over all processes before `report` is asked for
+    """
+
+    sums: dict[str, Tensor]
+
+    @abstractmethod
+    def add(self, window: Window, logits: Float[Tensor, "time batch outputs"], fresh: bool) -> None:
+        """One more window; fresh: the sequences of its batch begin with it."""
+
+    @abstractmethod
+    def report(self) -> dict[str, float]:
+        """What is shown beside what the task reports."""
+
+    def details(self) -> dict[str, Any]:
+        """What is no single number, as JSON, for whoever asks for more."""
+        return {}
 
 
 @dataclass(frozen=True)

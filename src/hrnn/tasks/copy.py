@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal, TypedDict
 import torch
 from torch import Tensor
 
+from hrnn.data.random import random_words
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
 from hrnn.limits import above, at_least, option
@@ -25,7 +26,6 @@ from hrnn.tasks.contract import (
     cross_entropy,
     cut,
 )
-from hrnn.tasks.random import random_words
 
 BLANK = 2
 RECALLED: Final = "recalled_bits_per_character"

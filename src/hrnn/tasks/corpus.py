@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hrnn.data.unpacking import unpacked
 from hrnn.errors import UserError
-from hrnn.tasks.idx import unpacked
 
 Codes = NDArray[np.unsignedinteger[Any]]  # as narrow as the largest one allows
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hrnn.data.unpacking import unpacked
 from hrnn.errors import UserError, require_extra
 
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
@@ -32,20 +28,6 @@ def find(folder: Path, name: str) -> Path:
     raise UserError(
         f"{folder} holds neither {name}.gz nor {name}; name the folder of MNIST's four idx files with --data, or add --download"
     )
-
-
-@contextmanager
-def unpacked(path: Path) -> Iterator[BufferedIOBase]:
-    """A file to read, unpacked on the way if it is gzip (whatever it is called)."""
-    try:
-        with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            yield gzip.GzipFile(fileobj=file) if packed else file
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{path} is truncated or damaged ({error}); fetch it again") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def read(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:

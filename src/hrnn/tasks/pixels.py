@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hrnn.data.random import permutation
 from hrnn.errors import UserError
 from hrnn.limits import at_least, hidden, option
 from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, with_last_target
 from hrnn.tasks.idx import MIRROR, download, find, read_pair
-from hrnn.tasks.random import permutation
 
 SIDE = 28
 HELD_OUT = 12  # one of so many training images validates: 5,000 of MNIST's 60,000, the last ones

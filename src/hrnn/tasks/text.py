@@ -119,7 +119,7 @@ class Text(Task):
             _KNOWN[key] = corpus
         return corpus
 
-    def warnings(self) -> Iterator[str]:
+    def warnings(self, reading: Reading) -> Iterator[str]:
         for level, (boundary, bits) in enumerate(zip(self.boundaries, self._part("training").starts, strict=True)):
             if not bits.any():
                 meant = "".join(f"; did you mean {name}?" for name in get_close_matches(boundary, BOUNDARIES, n=1))

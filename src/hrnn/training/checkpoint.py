@@ -37,13 +37,16 @@ FACTS: dict[str, Any] = {
 }
 
 
+AVERAGE = "average"  # section of the averaged weights, where a run has them
+
+
 class DamagedError(Exception):
     """The file is not a checkpoint, or not the one that was written."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """tensors: weights, optimizer, carried states and generators, by dotted name. facts: everything else, as JSON."""
+    """tensors: weights, their average, optimizer, carried states, generators, by dotted name. facts: all else, as JSON."""
 
     tensors: Mapping[str, Tensor]
     facts: dict[str, Any]
@@ -51,6 +54,11 @@ class Checkpoint:
     def section(self, name: str) -> dict[str, Tensor]:
         """The tensors whose names start with `name.`, without it."""
         return {key[len(name) + 1 :]: value for key, value in self.tensors.items() if key.startswith(name + ".")}
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """What is tested and used: averaged weights where there are any, otherwise those that learn."""
+        return self.section(AVERAGE) or self.section("network")
 
 
 def _checksum(tensors: Mapping[str, Tensor], facts: str, *, names_only: bool = False) -> str:

@@ -13,10 +13,13 @@ from hrnn.errors import UserError, shortened
 from hrnn.limits import LEVELS, Limit, above, at_least, built, fitted, option
 from hrnn.metrics import Metric
 from hrnn.tasks import Task, name_of, task_named
+from hrnn.training.methods import parsed
 
 TaskT = TypeVar("TaskT", bound=Task)
 T = TypeVar("T")
-SUGGESTED: dict[str, Any] = {"hidden_sizes": (256, 256), "periods": (10,), "window": 200}  # where a task has no opinion
+SUGGESTED: dict[str, Any] = {  # where a task has no opinion
+    "hidden_sizes": (256, 256), "periods": (10,), "window": 200, "batch": 100, "learning_rate": 1e-3, "schedule": "constant",
+}  # fmt: skip
 NO_RUN = "the configuration does not describe a run that this version can do"
 RESTRICTED = ("ours", "gr-hrnn")  # models with restricted gradients; those of the others are true
 CELLS = ("lstm", "gru", "rnn")
@@ -38,55 +41,81 @@ class Model:
     --boundaries)."""
     window: int | None = option(None, at_least(1))
     """Steps over which a gradient is taken; states are carried from window to window."""
+    gradient: str | None = None
+    """restricted, full, truncated:STEPS, checkpointed or checkpointed:BYTES, checkpointed-top, replay:P, biased-replay:P or
+    synthetic; by default restricted for ours and gr-hrnn, otherwise full. What each does: docs/methods.md."""
     cell: str = "lstm"
     """lstm, gru, rnn, or module:Name of your own."""
     betas: tuple[float, ...] | None = option(None, at_least(0, HUGE, entries=LEVELS))
-    """Weight of the local loss of each level but the top, or one for all; 0.1 by default."""
-    indices: Literal["sampled", "all"] = "sampled"
+    """Weight of the local loss of each level but the top, or one for all; 1 by default."""
+    indices: Literal["sampled", "all"] = "all"
     """Whether a decoder recovers one random input of the segment (the paper) or all."""
+    normalized: bool = True
+    """Whether local losses are divided by the variance of what is to be decoded (the entropy of tokens), so that one of --betas
+    suits all data."""
+    symbol_weights: Literal["equal", "inverse"] = "equal"
+    """inverse: in the lowest local loss, tokens count for the inverse of their frequency: for data where rare ones matter."""
     decoder_layers: int = option(2, at_least(1, 100))
     """Layers of each decoder."""
     decoder_units: int = option(256, at_least(1))
     """Units of a decoder's hidden layers."""
     round_steps: int | None = option(None, at_least(1))
     """Where the data say when levels tick: steps run forward before what is complete is differentiated; by default four times
-    what the lowest decoder reaches. It bounds the memory, and how often levels can move with --update segment."""
+    what the lowest decoder reaches, with --update segment at most an eighth of the window (10 if that is less). It bounds the
+    memory, and how often levels can move with --update segment."""
     segments_at_once: int | None = option(None, at_least(1, room.MOST_AT_ONCE))
     """With restricted gradients and fixed periods: segments of the lowest level run forward before they are differentiated, at
     most; by default as many as take 2.5 MB, 8 at most. More are quicker where networks are small, and change last bits."""
 
     @property
+    def method(self) -> str:
+        """How its gradient is computed, as --gradient has it."""
+        return self.gradient or ("restricted" if self.model in RESTRICTED else "full")
+
+    @property
     def restricted(self) -> bool:
-        """Are its gradients restricted ones?"""
-        return self.model in RESTRICTED
+        """Are its gradients restricted ones, complete when a segment ends?"""
+        return self.method == "restricted"
+
+    @property
+    def has_local_losses(self) -> bool:
+        return self.model not in ("gr-hrnn", "lstm")
 
 
 @dataclass(frozen=True)
 class Learning:
     """How weights move."""
 
-    batch: int = option(100, at_least(1))
-    """Rows of a batch."""
-    update: Literal["batch", "window", "segment"] = "batch"
+    batch: int | None = option(None, at_least(1))
+    """Rows of a batch; 100 by default, or what suits the task."""
+    update: Literal["batch", "window", "segment"] | None = None
     """One update for all windows of a batch (the paper), or one for each window; segment: every level moves as soon as its own
-    segments have been differentiated (ours and gr-hrnn), and an update is a window."""
+    segments have been differentiated, and an update is a window. By default segment for ours and gr-hrnn, otherwise batch."""
     update_every: tuple[int, ...] | None = option(None, at_least(0, entries=LEVELS))
     """With --update segment: after how many of its segments each level moves, the lowest first, or one for all; 0: once per
     window. Where the data say when levels tick it counts rounds. 1 by default."""
     optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adamax"] = "adam"
     """One of torch.optim."""
-    learning_rate: float = option(1e-3, above(0, HUGE))
-    """Highest learning rate."""
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How the learning rate falls to 0 over the budget."""
+    learning_rate: float | None = option(None, above(0, HUGE))
+    """Highest learning rate; 1e-3 by default, or what suits the task."""
+    schedule: Literal["constant", "linear", "cosine"] | None = None
+    """How the learning rate falls to 0 over the budget; constant by default, or what suits the task."""
     warmup: int = option(0, at_least(0))
     """Updates over which the learning rate rises from 0."""
     momentum: float = option(0.0, Limit(0, 1, below=True))
     """For sgd and rmsprop."""
     weight_decay: float = option(0.0, at_least(0, HUGE))
     """As the optimizer defines it."""
-    clip: float | None = option(None, above(0, HUGE))
-    """Largest norm of the gradient over all parameters."""
+    clip: float | None = option(1.0, above(0, HUGE))
+    """Largest norm of the gradient, over all parameters or, with --update segment, those of the level that moves; None: any."""
+    average: float | None = option(5.0, at_least(1, HUGE))
+    """Time constant, in updates, of a moving average of the weights, with which the run is validated, tested and used; None: no
+    average. Training itself goes on with the weights."""
+
+    @property
+    def rate(self) -> float:
+        """The learning rate; where none is given, that of a task without an opinion."""
+        return float(SUGGESTED["learning_rate"] if self.learning_rate is None else self.learning_rate)
 
 
 @dataclass(frozen=True)
@@ -124,6 +153,8 @@ class Runtime:
     frozen_every: int = option(50, at_least(0))
     """With --update segment: every so many updates the window is also scored before it is learned, all weights as they are
     then (frozen_loss in the journal); 0: never."""
+    tracker: Literal["wandb", "trackio", "mlflow"] | None = None
+    """Who else is told what the journal records; to be installed, and logged in to, by yourself."""
 
 
 PARTS: dict[str, type] = {"model": Model, "learning": Learning, "budget": Budget, "upkeep": Runtime}  # of a Config, by name
@@ -144,7 +175,7 @@ class Config(Generic[TaskT]):
         limits = ((updates, self.budget.updates), (sequences, self.budget.sequences))
         shares = [0.0, *(now / limit for now, limit in limits if limit is not None)]
         if self.budget.epochs is not None and per_epoch is not None:
-            shares.append(sequences / self.learning.batch / max(1, round(self.budget.epochs * per_epoch)))
+            shares.append(sequences / self.batch / max(1, round(self.budget.epochs * per_epoch)))
         return max(shares)
 
     @property
@@ -172,6 +203,10 @@ class Config(Generic[TaskT]):
         return _known(self.model.window)
 
     @property
+    def batch(self) -> int:
+        return _known(self.learning.batch)
+
+    @property
     def segments_at_once(self) -> int:
         return _known(self.model.segments_at_once)
 
@@ -190,7 +225,7 @@ def _known(value: T | None) -> T:
 def resolved(config: Config[TaskT]) -> Config[TaskT]:
     """The same with every open entry filled in, and checked: what config.json holds."""
     config = fitted(config)
-    suggested = {**SUGGESTED, **config.task.suggested}
+    suggested = {**SUGGESTED, **config.task.suggestions()}
     model, learning, budget = config.model, config.learning, config.budget
     if config.flat:
         sizes = model.hidden_sizes or tuple(suggested["hidden_sizes"])[-1:]
@@ -199,12 +234,19 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
     periods = tuple(suggested["periods"]) if model.periods is None else model.periods
     below_top = max(len(levels) - 1, 0)
     window = suggested["window"] if model.window is None else model.window
-    default = 0.0 if model.model in ("gr-hrnn", "lstm") else 0.1
+    default = 1.0 if model.has_local_losses else 0.0
     betas = _for_each((default,) if model.betas is None else model.betas, below_top)
     at_once = model.segments_at_once  # if it is open, it waits for the task to know its inputs
     model = replace(model, hidden_sizes=levels, periods=periods, betas=betas, window=window, segments_at_once=at_once or 1)
+    learning = replace(learning, update=learning.update or ("segment" if model.restricted else "batch"))
+    if learning.update == "segment" and config.reaches and model.round_steps is None:
+        model = replace(
+            model, round_steps=min(4 * config.reaches[0], max(10, window // 8))
+        )  # several to a window, if it is long
     every = (1,) if learning.update == "segment" and learning.update_every is None else learning.update_every
     learning = replace(learning, update_every=every and _for_each(every, len(levels)))
+    named = ("batch", "learning_rate", "schedule")
+    learning = replace(learning, **{name: suggested[name] for name in named if getattr(learning, name) is None})
     if budget.updates is None and budget.sequences is None and budget.epochs is None:
         budget = replace(budget, **{k: suggested[k] for k in ("updates", "sequences", "epochs") if k in suggested})
     if budget.validate_every is None and "validate_every" in suggested:
@@ -220,7 +262,7 @@ def _segments_at_once(config: Config[Any]) -> int:
         return 1
     inputs, (size, *_), (period, *_) = config.task.inputs, config.hidden_sizes, config.periods
     numbers = inputs if isinstance(inputs, int) else 1
-    most = room.segments_at_once(config.model.cell, size, period, config.learning.batch, numbers)
+    most = room.segments_at_once(config.model.cell, size, period, config.batch, numbers)
     return min(most, (config.learning.update_every or (0,))[0] or most)  # no more than it runs before it moves
 
 
@@ -244,7 +286,7 @@ def checked(config: Config[TaskT]) -> Config[TaskT]:
     config.task.check()
     model, learning, budget = config.model, config.learning, config.budget
     sizes, periods, betas = config.hidden_sizes, config.periods, config.betas
-    config.window  # noqa: B018  refused if it is open
+    _known(config.window and config.batch and learning.learning_rate and learning.schedule and learning.update)  # none is open
     if config.flat and (periods or len(sizes) != 1 or model.cell != "lstm"):
         raise UserError("--model lstm is one flat LSTM; give one of --hidden-sizes and neither --periods nor --cell")
     if len(sizes) != len(config.reaches) + len(periods) + 1:
@@ -254,10 +296,15 @@ def checked(config: Config[TaskT]) -> Config[TaskT]:
         )
     if model.cell not in CELLS and ":" not in model.cell:
         raise UserError(f"--cell is {shortened(model.cell)!r}; give {', '.join(CELLS)}, or module:Name of your own")
-    if model.model in ("gr-hrnn", "lstm") and any(betas):
+    if not model.has_local_losses and any(betas):
         raise UserError(f"--model {model.model} has no local loss and --betas {betas} weighs one; drop either")
     if len(betas) != len(sizes) - 1:
         raise UserError(f"--betas is {betas}; give one for each of the {len(sizes) - 1} levels below the top")
+    method, _ = parsed(model.method)
+    if model.gradient is not None and (model.model == "mr-hrnn" or (config.flat and method.restricted)):
+        raise UserError(
+            f"--gradient is {model.gradient}, which --model {model.model} does not take; use --model ours or hrnn with it"
+        )
     if model.model == "mr-hrnn" and (config.reaches or not periods):
         raise UserError("--model mr-hrnn takes its window from fixed periods; use --model hrnn with a --window")
     if model.round_steps is not None and not config.reaches:
@@ -279,8 +326,8 @@ def _check_learning(model: Model, learning: Learning, levels: int) -> None:
         raise UserError(f"--update-every {every} is for --update segment; give that, or drop it")
     if learning.update == "segment" and not model.restricted:
         raise UserError(
-            f"--update segment needs gradients that are complete when a segment ends, which --model {model.model} has not; "
-            "use --model ours or gr-hrnn, or --update window"
+            f"--update segment needs gradients that are complete when a segment ends, which {model.method} ones of --model "
+            f"{model.model} are not; use --model ours or gr-hrnn without --gradient, or --update window"
         )
     if learning.update == "segment" and len(every or ()) != levels:
         raise UserError(f"--update-every is {every}; give one for each of the {levels} levels")

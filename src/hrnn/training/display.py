@@ -7,10 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hrnn.errors import require_extra
 from hrnn.tasks import Batch
+from hrnn.training.config import Config
 from hrnn.training.run import Run
 
 if TYPE_CHECKING:  # whoever shows nothing needs no hrnn[cli]
@@ -30,6 +31,9 @@ class Display:
     def showing(self, run: Run) -> Iterator[None]:
         """Around the loop."""
         yield
+
+    def announce(self, config: Config[Any]) -> None:
+        """Before a new run begins: what its task found in the data, and what was chosen."""
 
     def warn(self, run: Run) -> None:
         """Print what may be wrong with the run."""
@@ -68,6 +72,10 @@ class Lines(Display):
 
     interval = 10.0
 
+    def announce(self, config: Config[Any]) -> None:
+        for line in chosen(config):
+            self.say(line)
+
     @contextmanager
     def showing(self, run: Run) -> Iterator[None]:
         self._pace = Pace(run)
@@ -89,6 +97,10 @@ class Live(Display):
 
     def __init__(self, console: Console):
         self.console = console
+
+    def announce(self, config: Config[Any]) -> None:
+        for line in chosen(config):
+            self.console.print(line, highlight=False, markup=False)
 
     @contextmanager
     def showing(self, run: Run) -> Iterator[None]:
@@ -113,6 +125,20 @@ class Live(Display):
         room = self.console.width - BAR - PERCENTAGE - 3
         self._bar.update(self._line, description=fitted(parts, room))
         self._bar.refresh()
+
+
+def chosen(config: Config[Any]) -> Iterator[str]:
+    """What a task found in its data, and the options that suit them; nothing where the task has no notes."""
+    if notes := list(config.task.notes()):
+        yield from notes
+        model, learning, budget = config.model, config.learning, config.budget
+        options = {
+            "hidden_sizes": model.hidden_sizes, "periods": model.periods, "window": model.window, "batch": learning.batch,
+            "learning_rate": learning.learning_rate, "schedule": learning.schedule, "epochs": budget.epochs,
+            "updates": budget.updates, "sequences": budget.sequences,
+        }  # fmt: skip
+        given = {name: value if isinstance(value, tuple) else (value,) for name, value in options.items() if value is not None}
+        yield "options: " + " ".join(f"--{name.replace('_', '-')} {' '.join(map(str, some))}" for name, some in given.items())
 
 
 def fitted(parts: Sequence[str], room: int) -> str:

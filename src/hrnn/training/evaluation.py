@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hrnn.parallel import ALONE, Group
 from hrnn.state import State
-from hrnn.tasks import Batch, Task, Window
+from hrnn.tasks import Batch, Judge, Task, Window
 from hrnn.training.network import Network
 
 
@@ -88,24 +88,33 @@ Scores = tuple[Tensor, Sums, State]  # losses where a target stands; these and t
 
 
 @torch.no_grad()
-def score(network: Network, task: Task, window: Window, state: State | None) -> Scores:
-    """What the task makes of a window."""
+def score(network: Network, task: Task, window: Window, state: State | None, judge: Judge | None = None) -> Scores:
+    """What the task makes of a window, and its judge, if there is one; no state: sequences begin."""
     given = window.boundaries if task_gives_boundaries(network) else None
-    output, state = network.levels(window.x, state, boundaries=given)
-    target = window.y
-    if window.mask is not None:
-        output, target = output[window.mask][None], target[window.mask][None]
-    values: Any = task.loss(network(output), target) if target.numel() else output.new_zeros(target.shape)
+    fresh, state = state is None, None if state is None else rows_left(state, window)
+    output, state = network.levels(window.x, state, boundaries=given, lengths=window.lengths, reset=window.reset)
+    target, there = window.y, window.there
+    if judge is not None:
+        judge.add(window, network(output), fresh)
+    if there is not None:
+        output, target = output[there][None], target[there][None]
+    values: Any = task.loss(network(output), target) if target.numel() else output.new_zeros(target.shape[:2])
     values, metrics = values if isinstance(values, tuple) else (values, {})
     sums = {name: float(value.sum(dtype=torch.float64)) for name, value in metrics.items()}
     return values, Sums(float(values.sum(dtype=torch.float64)), values.numel(), sums), state
 
 
-def scored(network: Network, task: Task, batch: Batch, state: State | None) -> Iterator[Scores]:
+def rows_left(state: State, window: Window) -> State:
+    """The state of the rows that a window still has, the first ones."""
+    rows = window.x.shape[1]
+    return state if state.batch == rows else state.select(torch.arange(rows))
+
+
+def scored(network: Network, task: Task, batch: Batch, state: State | None, judge: Judge | None = None) -> Iterator[Scores]:
     """`score` for each window, one after the other."""
     state = None if batch.fresh else state
     for window in batch.windows:
-        scores = score(network, task, window, state)
+        scores = score(network, task, window, state, judge)
         state = scores[-1]
         yield scores
 
@@ -123,20 +132,36 @@ def values_of(network: Network, task: Task, batch: Batch, group: Group = ALONE) 
         if part:
             values, _, _ = next(mine)
             here = everyone[:, part.start : part.stop]
-            if window.mask is None:
+            if window.there is None:
                 here.copy_(values)
             else:
-                here[window.mask[:, part.start : part.stop]] = values[0]
+                here[window.there[:, part.start : part.stop]] = values[0]
         group.all_reduce(everyone)
-        yield everyone if window.mask is None else everyone[window.mask][None]
+        yield everyone if window.there is None else everyone[window.there][None]
 
 
-def evaluate(network: Network, task: Task, batches: Iterable[Batch], group: Group = ALONE) -> dict[str, float]:
-    """What the task reports over all batches; each process scores some of the rows."""
-    sums, carried = Sums(), None
+def evaluate(
+    network: Network, task: Task, batches: Iterable[Batch], group: Group = ALONE, judge: Judge | None = None
+) -> dict[str, float]:
+    """What the task reports over all batches; each process scores some of the rows. judge: the task's, for who wants its
+    details afterwards."""
+    sums, carried, judge = Sums(), None, judge or task.judge()
     for batch in batches:
         part = group.shard(batch.rows)
-        for _, of_window, state in scored(network, task, batch.only(part), carried) if part else ():
+        for _, of_window, state in scored(network, task, batch.only(part), carried, judge) if part else ():
             carried = state
             sums.add(of_window)
-    return sums.over(group).report(task)
+    report = sums.over(group).report(task)
+    if judge is None:
+        return report
+    for one in judge.sums.values():
+        group.all_reduce(one)
+    return {**report, **judge.report()}
+
+
+def recovered_of(network: Network, batch: Batch) -> list[list[float | None]]:
+    """What decoders lose in a batch's first window, by level and index; None where no segment was so long."""
+    window = batch.windows[0]
+    given = window.boundaries if task_gives_boundaries(network) else None
+    lost = network.levels.recovered(window.x, boundaries=given, lengths=window.lengths, reset=window.reset)
+    return [[None if math.isnan(one) else round(one, 4) for one in level.tolist()] for level in lost]

@@ -22,9 +22,11 @@ BEGUN_BY_1 = "format1-"  # how the id of a run begins that was given none when i
 
 # What a version did that did not know an option yet: by section, then by option; "task NAME" is for one task alone.
 ADDED_SINCE_1: dict[str, dict[str, Any]] = {
-    "upkeep": {"frozen_every": 0},
+    "upkeep": {"frozen_every": 0, "tracker": None},
     "task text": {"unknown": False},
-    "model": {"segments_at_once": 1},
+    "task needle": {"flagged": True, "decoys": 0},
+    "model": {"gradient": None, "segments_at_once": 1, "normalized": False, "symbol_weights": "equal"},
+    "learning": {"average": None},
 }
 
 

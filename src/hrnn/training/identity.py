@@ -6,8 +6,6 @@ The identity is made once, when the run is begun, and stands in config.json; che
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import secrets
 import sys
 from collections.abc import Sequence
@@ -15,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hrnn.data.fingerprints import Fingerprint, fingerprint
 from hrnn.errors import UserError, shortened
 from hrnn.tasks import Task, load_object, name_of
 from hrnn.training.config import Config, to_json
-
-Fingerprint = dict[str, Any]  # of a file: its "size" in bytes and its "sha256"
 
 
 @dataclass(frozen=True)
@@ -49,22 +46,6 @@ def modules_of(names: Sequence[str]) -> dict[str, str]:
             place = Path(file).absolute().parent
             found[module] = str(place.parent if Path(file).name == "__init__.py" else place)
     return found
-
-
-def fingerprint(path: Path) -> Fingerprint:
-    """A file's size and checksum; one that this process has read, and nobody has touched since, is not read again."""
-    try:
-        at = path.stat()
-        return dict(_fingerprint(path, at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
-@functools.lru_cache(256)
-def _fingerprint(path: Path, *touched: int) -> Fingerprint:
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"size": file.tell(), "sha256": digest}
 
 
 def files_of(task: Task, parts: Sequence[str] | None = None) -> list[Path]:

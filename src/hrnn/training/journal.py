@@ -1,5 +1,5 @@
-"""The journal of a run: one JSON line per record, and the same numbers as TensorBoard events; and how it is read: all records,
-enough of them for a picture, or the last ones.
+"""The journal of a run: one JSON line per record, and the same numbers as TensorBoard events and for a tracker; and how it is
+read: all records, enough of them for a picture, or the last ones.
 
 Both files only grow, and a checkpoint notes how long they were: a resumed run records nothing twice. A journal may hold
 millions of lines.
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hrnn.errors import UserError, require_extra
+from hrnn.trackers import Tracked, numbers_of
 from hrnn.training.entries import cannot_read
 from hrnn.training.files import AppendOnlyFile, content_of, make_folder, opened, writing
 from hrnn.training.records import Written
@@ -36,11 +37,18 @@ class Journal:
     A file that is shorter, or gone, goes on with what there is of it; `warnings` say so.
     """
 
-    def __init__(self, folder: Path | None, tensorboard: bool = False, lengths: dict[str, int] | None = None):
+    def __init__(
+        self,
+        folder: Path | None,
+        tensorboard: bool = False,
+        lengths: dict[str, int] | None = None,
+        tracked: Tracked | None = None,
+    ):
         lengths = lengths or {}
         self._lines: AppendOnlyFile | None = None
         self._events: Events | None = None
-        self.warnings: list[str] = []
+        self._tracked = tracked
+        self.warnings: list[str] = [] if tracked is None else list(tracked.warnings)
         if folder is None:
             return
         self._lines = AppendOnlyFile(folder / JOURNAL, self._kept(folder / JOURNAL, lengths.get(JOURNAL, 0)))
@@ -68,6 +76,8 @@ class Journal:
         self._lines.flush()
         if self._events:
             self._events.record(entries)
+        if self._tracked:
+            self._tracked.record(entries)
 
     def sync(self) -> dict[str, int]:
         """Everything on the disk; the lengths for a checkpoint."""
@@ -79,6 +89,8 @@ class Journal:
             self._lines.close()
         if self._events:
             self._events.file.close()
+        if self._tracked:
+            self._tracked.close()
 
 
 class Events:
@@ -99,14 +111,7 @@ class Events:
 
     def record(self, record: dict[str, Any]) -> None:
         """Every number of a record, under its kind."""
-        kind = record.get("kind", "run")
-        values = []
-        for name, value in record.items():
-            numbers = value if name == "local_losses" else [value]
-            for place, number in enumerate(numbers):
-                if isinstance(number, int | float) and not isinstance(number, bool) and name != "update":
-                    tag = f"{kind}/{name}" + (f"/{place}" if name == "local_losses" else "")
-                    values.append(self._summary.Value(tag=tag, simple_value=number))
+        values = [self._summary.Value(tag=tag, simple_value=number) for tag, number in numbers_of(record).items()]
         if values:
             summary = self._summary(value=values)
             event = self._event(wall_time=time.time(), step=record.get("update", 0), summary=summary)

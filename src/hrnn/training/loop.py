@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import hrnn.training.folder as folders
+from hrnn import trackers
 from hrnn.errors import DivergedError, UserError
 from hrnn.gradients import Result
 from hrnn.parallel import ALONE, Group
-from hrnn.tasks import Batch
+from hrnn.tasks import Batch, Window
 from hrnn.torchrun import launched
+from hrnn.trackers import Tracker
 from hrnn.training.config import Budget, Config, resolved, to_json
 from hrnn.training.display import Display
-from hrnn.training.evaluation import Sums, evaluate, score, task_gives_boundaries, values_of
+from hrnn.training.evaluation import Sums, evaluate, recovered_of, rows_left, score, task_gives_boundaries, values_of
 from hrnn.training.identity import Trust
 from hrnn.training.network import Network, learning_rate
 from hrnn.training.records import Ended, Tested, Updates, Validated
@@ -44,16 +47,21 @@ def start(
     group: Group = ALONE,
     minutes: float | None = None,
     display: Display | None = None,
+    tracker: Tracker | None = None,
 ) -> Outcome:
     """A new run in a folder; one that the same job began before torchrun started it again goes on."""
-    group.rows(config.learning.batch)  # whether it can be shared out, before any data are read
+    trackers.require(config.upkeep.tracker)
+    if config.learning.batch is not None:
+        group.rows(config.learning.batch)  # whether it can be shared out, before any data are read
     with group.local_rank_zero_first():  # data may have to be fetched
-        config = resolved(config)
+        config = resolved(replace(config, task=config.task.placed(folder)))
         network = check(config, group)
     group.check_same_options({"run": str(folder), **to_json(config)})
     if group.first and not folders.begun_here(folder, config):
         folders.create(folder, config, overwrite)
-    return train(folder, config, network=network, group=group, minutes=minutes, display=display)
+    if display is not None:
+        display.announce(config)
+    return train(folder, config, network=network, group=group, minutes=minutes, display=display, tracker=tracker)
 
 
 def train(
@@ -67,18 +75,20 @@ def train(
     group: Group = ALONE,
     minutes: float | None = None,
     display: Display | None = None,
+    tracker: Tracker | None = None,
 ) -> Outcome:
     """Begin or continue the run of a folder. The time limit is no part of the run: it only stops it for now.
 
     config:  what the folder holds, where the caller has it already, with its data; and the network that it describes
     trust, budget, accept_changed_data: as `begin` has them
     group:   the processes that train it together; only the first one needs the folder
+    tracker: whom the journal's numbers are told, too, instead of one that the configuration names: see hrnn.trackers
     """
     display, reason = display or Display(), None
     with folders.locked(folder) if group.first else nullcontext(), Stop(minutes, launched()) as stop:
-        run = begin(folder, group, config, network, trust, budget, accept_changed_data)
+        run = begin(folder, group, config, network, trust, budget, accept_changed_data, tracker)
         run.scoring = display.scoring
-        with display.showing(run):
+        with closing(run.journal), display.showing(run):
             while not run.over:
                 *reasons, due = group.any(*stop.reasons, run.checkpoint_due)
                 if reason := why(*reasons):
@@ -90,6 +100,8 @@ def train(
                 run.position.batches += 1
                 after_batch(run, before, sums)
                 display.show(run)
+            if reason is None and run.position.validated_at != run.position.updates:
+                validate(run)  # so that the weights that are tested may be the last ones
             save(run)
             try:
                 with nullcontext() if reason else stop.at_once():
@@ -98,7 +110,6 @@ def train(
                 if stop.reason is None:
                     raise
                 result, reason = None, stop.reason
-        run.journal.close()
         return Outcome(reason, result)
 
 
@@ -106,15 +117,16 @@ def learn(run: Run, batch: Batch) -> Sums:
     """Backward over the windows of a batch, one update for all or for each, or many within each; returns what was summed on
     the way, in all processes. Weights are those of the whole batch: sums over processes are then its gradient."""
     total, mine, per_batch = Sums(), Sums(), run.config.learning.update == "batch"
-    state, reset = None if batch.fresh else run.state, None
-    if state is None:
-        state, reset = run.fresh_state(), torch.ones(batch.rows, dtype=torch.bool)
-    given, rows = task_gives_boundaries(run.network), batch.rows * run.group.size
-    targets = run.group.all_reduce(torch.tensor([window.targets for window in batch.windows])).tolist()
-    for number, (window, here) in enumerate(zip(batch.windows, targets, strict=True), 1):
-        counted, steps = (sum(targets), batch.steps) if per_batch else (here, window.steps)
+    state = None if batch.fresh else run.state
+    begins = state is None
+    state, given = state or run.fresh_state(), task_gives_boundaries(run.network)
+    of_batch = counted(run, batch.windows) if per_batch else None
+    for number, window in enumerate(batch.windows, 1):
+        targets, places = of_batch or counted(run, [window])
+        state = rows_left(state, window)
         set_rate(run)
-        if run.frozen_due:  # the loss of learning is optimistic, as levels adapt to the rows on the way; this one is not
+        if run.frozen_due:  # the loss of learning is optimistic, as levels adapt to the rows on the way; this one, of the
+            # weights that learn, not of their average, is not
             with torch.random.fork_rng(devices=[]):  # a user's cell may use random numbers
                 _, frozen, _ = score(run.network, run.task, window, state)
             mine.add(Sums(frozen=frozen))
@@ -128,19 +140,36 @@ def learn(run: Run, batch: Batch) -> Sums:
                 state=state,
                 mask=window.mask,
                 boundaries=window.boundaries if given else None,
-                reset=reset,
-                weight=1 / max(1, counted),
-                local_weight=1 / (steps * rows),
+                lengths=window.lengths,
+                reset=resets(window, begins),
+                weight=1 / max(1, targets),
+                local_weight=1 / max(1, places),
                 generator=run.indices,
                 updates=run.updates,
+                group=run.group,
             )
-        state, reset = result.state, None
+        state, begins = result.state, False
         mine.add(learned(run, result))
-        if not per_batch or number == len(targets):
+        if not per_batch or number == len(batch.windows):
             total.add(move(run, mine))
             mine = Sums()
-    run.state = state
+    run.state = None if batch.whole else state
     return total
+
+
+def counted(run: Run, windows: Iterable[Window]) -> tuple[int, int]:
+    """Targets and places of windows, in all processes."""
+    here = [(window.targets, window.places) for window in windows]
+    targets, places = run.group.all_reduce(torch.tensor(here).sum(0)).tolist()
+    return targets, places
+
+
+def resets(window: Window, begins: bool) -> Tensor | None:
+    """Where sequences begin in a window; begins: in every row, with its first step."""
+    if not begins:
+        return window.reset
+    first = torch.ones(window.x.shape[1], dtype=torch.bool)
+    return first if window.reset is None else torch.cat([first[None], window.reset[1:]])
 
 
 def learned(run: Run, result: Result) -> Sums:
@@ -166,6 +195,8 @@ def move(run: Run, mine: Sums) -> Sums:
             optimizer.step()
         optimizer.zero_grad()
     run.position.updates += 1
+    if run.average is not None:
+        run.average.add(run.network, run.position.updates)
     return sums
 
 
@@ -194,7 +225,7 @@ def after_batch(run: Run, before: int, sums: Sums) -> None:
     position.since_record.add(sums)
     status = run.course.status  # of what was learned just now; the course may go on to something else
     decision = run.course.after_update(
-        position.updates, sums.report(run.task), lambda batch: values_of(run.network, run.task, batch, run.group)
+        position.updates, sums.report(run.task), lambda batch: values_of(run.tested, run.task, batch, run.group)
     )
     if run.passed(run.config.upkeep.journal_every, before) or decision.records:
         record_updates(run, status)
@@ -231,6 +262,7 @@ def validate(run: Run) -> bool:
     if "validation" not in run.task.parts():
         return False
     report, position = evaluated(run, "validation"), run.position
+    position.validated_at = position.updates
     if (value := report.get(run.task.score.name)) is None:
         raise UserError(f"the task's score is {run.task.score.name}, and it reports {', '.join(report)}; name one of these")
     better = position.best is None or run.task.score.better(value, position.best)
@@ -239,12 +271,17 @@ def validate(run: Run) -> bool:
     else:
         position.without_gain += 1
     update, sequences, times = position.updates, run.sequences, run.times()
-    run.journal.record(Validated(update=update, sequences=sequences, report=report, best=better, times=times))
+    recovered = (
+        recovered_of(run.tested, next(iter(run.task.evaluation("validation", run.reading)))) if any(run.config.betas) else None
+    )
+    run.journal.record(
+        Validated(update=update, sequences=sequences, report=report, best=better, recovered=recovered, times=times)
+    )
     return better
 
 
 def evaluated(run: Run, part: str) -> dict[str, float]:
-    return evaluate(run.network, run.task, run.scoring(part, run.task.evaluation(part, run.reading)), run.group)
+    return evaluate(run.tested, run.task, run.scoring(part, run.task.evaluation(part, run.reading)), run.group)
 
 
 def finish(run: Run) -> dict[str, Any]:
@@ -254,9 +291,9 @@ def finish(run: Run) -> dict[str, Any]:
         record_updates(run, run.course.status)
     if position.best_at is not None:
         validation = {run.task.score.name: position.best, "update": position.best_at}
-        run.network.load_state_dict(checkpoint_of(run, position.best_at).section("network"))
+        run.tested.load_state_dict(checkpoint_of(run, position.best_at).weights)
     if "test" in run.task.parts():
-        test = evaluated(run, "test")
+        test = {**evaluated(run, "test"), **run.task.baselines("test")}
         run.journal.record(Tested(update=position.best_at or position.updates, report=test))
     ended = Ended(
         update=position.updates,

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn, optim
 
 from hrnn.errors import UserError
-from hrnn.gradients import Full, Restricted, Updates
+from hrnn.gradients import Gradient, Updates
 from hrnn.hierarchy import HRNN
 from hrnn.memory import paper_count
 from hrnn.parallel import ALONE, Group
 from hrnn.segments import Given
 from hrnn.tasks import Reading, load_object
 from hrnn.training.config import Config, Learning
+from hrnn.training.methods import parsed
 
 OPTIMIZERS = (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad, optim.NAdam, optim.RAdam, optim.Adamax)
 KINDS: dict[str, type[optim.Optimizer]] = {kind.__name__.lower(): kind for kind in OPTIMIZERS}
@@ -38,8 +39,11 @@ class Network(nn.Module):
             decoder_layers=model.decoder_layers,
             decoder_units=model.decoder_units,
             indices=model.indices,
+            normalized=model.normalized,
+            symbol_weights=model.symbol_weights,
         )
         self.head = nn.Linear(config.hidden_sizes[0], config.task.outputs)
+        self.method = gradient(config, self.levels)  # a module where it has weights of its own
 
     def forward(self, output: Tensor) -> Tensor:
         """Output of the hierarchy (T, B, hidden) -> logits (T, B, outputs)."""
@@ -58,11 +62,13 @@ def build(config: Config[Any]) -> Network:
             raise UserError(f"{own}{error}") from None
 
 
-def gradient(config: Config[Any]) -> Full | Restricted:
+def gradient(config: Config[Any], levels: HRNN) -> Gradient:
     """How the model's gradient is computed."""
-    if not config.model.restricted:
-        return Full()
-    return Restricted(config.model.round_steps if config.reaches else None, config.segments_at_once)
+    method, knob = parsed(config.model.method)
+    rounds = config.model.round_steps
+    if not config.reaches:  # rows part where sequences end; levels that move by themselves go on doing so with every segment
+        rounds = config.periods[0] if config.periods and config.learning.update == "segment" else None
+    return method.make(levels, knob, {"round_steps": rounds, "segments_at_once": config.segments_at_once})
 
 
 def unrolled(config: Config[Any]) -> int:
@@ -74,8 +80,8 @@ def unrolled(config: Config[Any]) -> int:
 
 def reading(config: Config[Any], group: Group = ALONE) -> Reading:
     """How the run reads its task: this process's share of the rows."""
-    batch = config.learning.batch
-    return Reading(seed=config.upkeep.seed, batch=batch, window=unrolled(config), rows=group.rows(batch))
+    batch, segment = config.batch, config.periods[0] if config.periods and not config.reaches else 1
+    return Reading(config.upkeep.seed, batch, unrolled(config), group.rows(batch), segment)
 
 
 def narrow_levels(config: Config[Any]) -> Iterator[str]:
@@ -93,7 +99,7 @@ def narrow_levels(config: Config[Any]) -> Iterator[str]:
 
 
 def make_optimizer(learning: Learning, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
-    options: dict[str, Any] = {"lr": learning.learning_rate, "weight_decay": learning.weight_decay}
+    options: dict[str, Any] = {"lr": learning.rate, "weight_decay": learning.weight_decay}
     if learning.optimizer in ("sgd", "rmsprop"):
         options["momentum"] = learning.momentum
     if learning.optimizer in FUSED:
@@ -119,6 +125,6 @@ def learning_rate(learning: Learning, update: int, done: float) -> float:
 
     A function, not a scheduler with a state: a resumed run needs nothing but the numbers it has anyway.
     """
-    fall = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[learning.schedule]
+    fall = {"constant": 1.0, "linear": 1 - done, "cosine": (1 + math.cos(math.pi * done)) / 2}[learning.schedule or "constant"]
     rise = min(1.0, (update + 1) / learning.warmup) if learning.warmup else 1.0
-    return learning.learning_rate * max(fall, 0.0) * rise
+    return learning.rate * max(fall, 0.0) * rise

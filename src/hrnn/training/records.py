@@ -49,10 +49,13 @@ class Updates(Written):
 
 @dataclass(frozen=True, kw_only=True)
 class Validated(Written):
+    """recovered: by level below the top and index, what its decoder loses of the input so many ticks back, of 1 by guessing."""
+
     kind: ClassVar[str] = "validation"
     sequences: int
     report: Numbers
     best: bool  # better than all before it
+    recovered: list[list[float | None]] | None
     times: Numbers
 
 

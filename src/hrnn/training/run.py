@@ -16,6 +16,7 @@ from hrnn.native.engine import engine
 from hrnn.parallel import ALONE, Group
 from hrnn.state import State
 from hrnn.tasks import Batch
+from hrnn.training.average import Average
 from hrnn.training.checkpoint import CheckpointFolder
 from hrnn.training.config import Config
 from hrnn.training.evaluation import Sums
@@ -37,6 +38,7 @@ class Position:
     best: float | None = None  # the task's score at the best validation
     best_at: int | None = None  # and its update
     without_gain: int = 0  # validations since then
+    validated_at: int | None = None  # the update of the last validation
     since_record: Sums = field(default_factory=Sums)  # for the journal's next record
 
     def to_json(self) -> dict[str, Any]:
@@ -55,6 +57,8 @@ class Position:
             raise TypeError(f"numbers are {shortened(numbers)}")
         if not isinstance(position.best, int | float | None) or not isinstance(position.best_at, int | None):
             raise TypeError(f"the best is {shortened(position.best)} at {shortened(position.best_at)}")
+        if not isinstance(position.validated_at, int | None):
+            raise TypeError(f"the last validation is at {shortened(position.validated_at)}")
         return position
 
 
@@ -81,7 +85,9 @@ class Run:
         self.reading = networks.reading(config, group)
         self.per_epoch = self.task.batches_per_epoch(self.reading)
         self.network = network or networks.build(config)
-        self.gradient = networks.gradient(config)
+        constant = config.learning.average
+        self.average = None if constant is None else Average(networks.build(config), constant)
+        self.gradient = self.network.method
         self.updates = make_updates(config.learning, self.network, group) if config.learning.update == "segment" else None
         self.optimizers = (
             self.updates.optimizers if self.updates else [make_optimizer(config.learning, self.network.parameters())]
@@ -93,7 +99,8 @@ class Run:
         self.latest: dict[str, Any] = {}  # what the last record of the journal reported
         self.journal = Journal(None)
         self.scoring: Callable[[str, Iterable[Batch]], Iterable[Batch]] = lambda part, batches: batches  # for who looks on
-        self.warnings = [*networks.narrow_levels(config), *(self.task.warnings() if config.reaches else ())]
+        about_data = self.task.warnings(self.reading) if config.reaches == self.task.reaches else ()
+        self.warnings = [*networks.narrow_levels(config), *about_data]
         self.entries = None if identity is None else entries_of(config, identity)
         name = None if identity is None else identity.id
         self.checkpoints = CheckpointFolder(folder / CHECKPOINTS, config.upkeep.checkpoints, name, self.entries)
@@ -103,6 +110,11 @@ class Run:
     @property
     def sequences(self) -> int:
         return self.position.batches * self.reading.batch
+
+    @property
+    def tested(self) -> networks.Network:
+        """The network that is validated and tested: with averaged weights, where there are any."""
+        return self.network if self.average is None else self.average.network
 
     @property
     def done(self) -> float:

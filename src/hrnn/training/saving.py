@@ -19,8 +19,9 @@ from hrnn.errors import DivergedError, UserError, words_of
 from hrnn.parallel import Group
 from hrnn.state import State
 from hrnn.tasks import Task
-from hrnn.training.checkpoint import Checkpoint, DamagedError, flatten_optimizer, pack, restore_optimizer, unpack
-from hrnn.training.config import Budget, Config, from_json, resolved, to_json
+from hrnn.trackers import Tracked, Tracker
+from hrnn.training.checkpoint import AVERAGE, Checkpoint, DamagedError, flatten_optimizer, pack, restore_optimizer, unpack
+from hrnn.training.config import Budget, Config, checked, from_json, to_json
 from hrnn.training.files import remove_partial
 from hrnn.training.formats import BEGUN_BY_1
 from hrnn.training.identity import Difference, Identity, Trust, compare_data, data_of
@@ -42,12 +43,14 @@ def begin(
     trust: Trust | None,
     budget: Budget | None,
     accept_changed_data: bool,
+    tracker: Tracker | None = None,
 ) -> Run:
     """The run, where its newest checkpoint was; nothing is written before all of it has been read and fits.
 
     config: what the folder holds, where the caller has it already, with its data
     budget: another one, which replaces the old one's updates, sequences and epochs: what it does not say sets no limit
     accept_changed_data: go on although the data are not those that the run began with
+    tracker: of the user's own, instead of one that the configuration names
     """
     known, stored, identity, difference = config is not None, None, None, Difference()
     if group.first:
@@ -55,7 +58,7 @@ def begin(
         config = config or stored.config(trust)
         if budget is not None:
             kept = {name: getattr(config.budget, name) for name in ("validate_every", "stop_after")}
-            config = resolved(replace(config, budget=replace(budget, **kept)))
+            config = checked(replace(config, budget=replace(budget, **kept)))
         identity, difference = _with_data(folder, stored.identity, config.task, accept_changed_data)
         if budget is not None:
             network = check(config, group)
@@ -75,7 +78,7 @@ def begin(
             remove_partial(place)
         if not difference:
             _write_changes(run, stored.identity, budget)
-    open_journal(run, lengths)
+    open_journal(run, lengths, tracker)
     if difference:
         run.journal.record(DataChanged(update=run.position.updates, changed=difference.changed, moved=difference.moved))
     began = Began(update=run.position.updates, engine=run.engine.entries(), before=run.computed_by)
@@ -124,6 +127,7 @@ def save(run: Run) -> None:
     optimizers = [flatten_optimizer(optimizer) for optimizer in run.optimizers]
     sections = {
         "network": run.network.state_dict(),
+        AVERAGE: run.average.network.state_dict() if run.average else {},
         **{f"optimizer{i}": tensors for i, (tensors, _) in enumerate(optimizers)},
         "state": _of_all_rows(states),
         "generator": {"indices": run.indices.get_state()},
@@ -179,7 +183,7 @@ def _refuse_without_checkpoint(run: Run) -> None:
         raise UserError(f"no checkpoint of {run.folder} can be read: there is {only}; {REMEDY}")
 
 
-def open_journal(run: Run, lengths: Lengths | None) -> None:
+def open_journal(run: Run, lengths: Lengths | None, tracker: Tracker | None = None) -> None:
     """From now on the run's folder is written to: damaged checkpoints are put aside, and the journal is cut to what had been
     written when the checkpoint was."""
     if not run.group.first:
@@ -187,7 +191,10 @@ def open_journal(run: Run, lengths: Lengths | None) -> None:
     for update in run.checkpoints.updates():
         if lengths is not None and update > run.position.updates:
             run.checkpoints.put_aside(update)
-    run.journal = Journal(run.folder, run.config.upkeep.tensorboard, lengths)
+    told, tracked = tracker or run.config.upkeep.tracker, None
+    if told is not None and run.identity is not None:
+        tracked = Tracked(told, name=run.folder.resolve().name, id=run.identity.id, config=to_json(run.config))
+    run.journal = Journal(run.folder, run.config.upkeep.tensorboard, lengths, tracked)
     run.warnings += run.journal.warnings
 
 
@@ -248,6 +255,8 @@ def _fitting(run: Run, checkpoint: Checkpoint) -> Iterator[None]:
 
 def _restore_weights(run: Run, checkpoint: Checkpoint) -> None:
     run.network.load_state_dict(checkpoint.section("network"))
+    if run.average is not None:
+        run.average.network.load_state_dict(checkpoint.section(AVERAGE))
     for i, (optimizer, facts) in enumerate(zip(run.optimizers, checkpoint.facts["optimizers"], strict=True)):
         restore_optimizer(optimizer, checkpoint.section(f"optimizer{i}"), facts)
 

@@ -10,6 +10,7 @@ from hrnn.errors import UserError
 from hrnn.parallel import ALONE, Group
 from hrnn.room import complete_segments, group_size, in_words, memory_of_machine, weight_numbers
 from hrnn.training.config import Config
+from hrnn.training.methods import parsed
 from hrnn.training.network import Network, build, reading
 
 FLOAT, TOKEN = 4, 8
@@ -57,8 +58,9 @@ def require_room(config: Config[Any], group: Group = ALONE, *, learning: bool = 
 def bytes_needed(config: Config[Any], group: Group = ALONE, *, learning: bool = True) -> dict[str, int]:
     """At least so many bytes: weights with their gradients and moments, one batch, and what a window keeps."""
     moments, restricted = MOMENTS.get(config.learning.optimizer, 2), config.model.restricted
-    # Weights, gradients (restricted ones are gathered apart), moments, and a checkpoint of weights and moments.
-    copies = 1 + 1 + restricted + moments + 1 + moments if learning else 1
+    averaged = config.learning.average is not None
+    # Weights, gradients (restricted ones are gathered apart), average, moments, and a checkpoint of all but gradients.
+    copies = 1 + 1 + restricted + averaged + moments + 1 + averaged + moments if learning else 1
     needs = {"weights": FLOAT * copies * weights(config), "batches": 0, "windows": 0}
     read = reading(config, group)
     steps, inputs, rows = config.task.steps_of_batch(read), config.task.inputs, len(read.rows)
@@ -84,7 +86,8 @@ def history(config: Config[Any]) -> int:
 def ticks_kept(config: Config[Any], window: int) -> int:
     """Numbers that the gradient of one row keeps: with true gradients those of all ticks, else those of a segment of each level
     below the top, of the lowest a group. Where the data say when levels tick, only the lowest level's share is known."""
-    gates, restricted = GATES.get(config.model.cell, 1), config.model.restricted
+    gates, (method, knob) = GATES.get(config.model.cell, 1), parsed(config.model.method)
+    restricted, window = method.restricted, method.keeps(window, knob)
     if config.reaches:
         round_steps = config.model.round_steps or 1
         return gates * config.hidden_sizes[0] * (min(round_steps, window) if restricted else window)

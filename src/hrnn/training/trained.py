@@ -10,25 +10,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 import hrnn.training.folder as folders
 from hrnn.errors import UserError, shortened, words_of
-from hrnn.tasks import Text
+from hrnn.tasks import Series, Text
 from hrnn.tasks.streams import compiled
+from hrnn.training.answers import Answers
 from hrnn.training.checkpoint import Checkpoint, CheckpointFolder, DamagedError
 from hrnn.training.config import Config
 from hrnn.training.evaluation import task_gives_boundaries
 from hrnn.training.identity import Identity, Trust
 from hrnn.training.network import Network, build
+from hrnn.training.predicting import Predicted, predictions
+from hrnn.training.streaming import Stream
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A run's configuration, its network with the weights of a checkpoint, and that checkpoint's update and facts.
+    """A run's configuration, its network with the weights of a checkpoint (their average, where it has one), and that
+    checkpoint's update and facts.
 
-    network.levels is the hierarchy, an `hrnn.HRNN`; network.head reads the output of its lowest level.
+    network.levels is the hierarchy, an `hrnn.HRNN`; network.head reads the output of its lowest level. Of a run on series,
+    `predict`, `predict_proba` and `stream` take values as the data had them, and answer in their terms.
     """
 
     config: Config[Any]
@@ -36,6 +42,55 @@ class Trained:
     update: int
     facts: dict[str, Any]
     identity: Identity
+
+    def predict(self, data: Any) -> Any:
+        """Answers for sequences: a list of arrays (time, channels), one array (sequences, time, channels), a table in memory,
+        or paths. Classes (n,) or numbers (n,), one for each sequence; a list of arrays with one for each input, where steps
+        have targets; forecasts (n, steps ahead, channels), in the source's units; the likeliest next symbols (n,)."""
+        answers = Answers(self._series)
+        names, found = answers.names if answers.ahead else ["prediction"], list(self._predicted(data))
+        if answers.ahead:
+            return np.stack([np.stack([one.columns[name] for name in names], axis=1) for _, one in found])
+        if answers.of == "step":
+            return _joined(found, names)
+        return np.array([one.columns["prediction"][0] for _, one in found])
+
+    def predict_proba(self, data: Any) -> Any:
+        """Probabilities, (n, classes) in the order of `classes`; a list of such where steps have targets."""
+        answers = Answers(self._series)
+        if not answers.labels:
+            raise UserError("the run predicts numbers, which have no probabilities; use predict")
+        names, found = answers.names[1:], list(self._predicted(data))
+        if answers.of == "step":
+            return _joined(found, names)
+        return np.array([[one.columns[name][0] for name in names] for _, one in found])
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What it tells apart, in the order of `predict_proba`."""
+        return Answers(self._series).labels
+
+    def stream(self, mean: Any = None, scale: Any = None) -> Stream:
+        """A sequence that comes step by step; mean, scale: of its channels, where the run normalises each sequence."""
+        return Stream(self.network, self._series, mean, scale)
+
+    @property
+    def _series(self) -> Series:
+        if not isinstance(self.config.task, Series):
+            raise UserError("only runs on series predict; use network.levels and network.head of others")
+        return self.config.task
+
+    def _predicted(self, data: Any) -> Iterator[tuple[str, Predicted]]:
+        return ((one.id, one) for one in predictions(self.network, self._series, data))
+
+
+def _joined(found: list[tuple[str, Predicted]], names: list[str]) -> list[Any]:
+    """Of each sequence its answers, (inputs,) or (inputs, names)."""
+    by_id: dict[str, list[Any]] = {}
+    for id, one in found:
+        some = np.stack([one.columns[name] for name in names], axis=1)
+        by_id.setdefault(id, []).append(some[:, 0] if len(names) == 1 else some)
+    return [np.concatenate(some) for some in by_id.values()]
 
 
 def load(
@@ -46,7 +101,7 @@ def load(
     cell: str | None = None,
     trust: bool = False,
 ) -> Trained:
-    """A trained run: its network, in evaluation mode, with the weights of a checkpoint.
+    """A trained run: its network, in evaluation mode, with the weights of a checkpoint; averaged, if the run averages them.
 
     checkpoint: "best" on validation (the last where nothing was validated), "last", or the number of an update
     task, cell: the run's own task or cell, "module:Name", which is imported then
@@ -59,7 +114,7 @@ def load(
     update, chosen = _chosen(folder, checkpoints, str(checkpoint))
     network = build(config)
     try:
-        network.load_state_dict(chosen.section("network"))
+        network.load_state_dict(chosen.weights)
     except (RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"{checkpoints.path(update)} does not fit the configuration of {folder} ({words_of(error)})") from None
     return Trained(config, network.eval(), update, chosen.facts, identity)

@@ -1,0 +1,96 @@
+"""hrnn export: a run's model as a file for other programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import tyro
+
+from hrnn.commands.options import parse, require_folder
+from hrnn.errors import DONE, UserError
+from hrnn.export import to_onnx, to_safetensors, to_torch_export
+from hrnn.limits import at_least, option
+from hrnn.tasks import Text, name_of
+from hrnn.training.files import make_folder
+from hrnn.training.identity import Trust
+from hrnn.training.trained import Trained, load
+
+ENDINGS = {"onnx": ".onnx", "torch-export": ".pt2", "safetensors": ".safetensors"}
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a run's model, with its head, as a file for programs that know nothing of hrnn: one streaming step as ONNX or by
+    torch.export, a whole window by torch.export, or the weights alone. A JSON file beside it says how to use it."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of the run."""
+    format: Literal["onnx", "torch-export", "safetensors"] = "onnx"
+    """onnx and torch-export: computation and weights; safetensors: weights."""
+    output: Path | None = None
+    """The file to write; by default RUN/export/step.onnx, step.pt2, window-N.pt2 or weights.safetensors."""
+    window: int | None = option(None, at_least(1, 10_000))
+    """With torch-export: instead of a step, a whole window of so many steps from a fresh state."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Of weights, state and outputs."""
+    checkpoint: str = "best"
+    """best (on validation), last, or the number of an update."""
+    own: Trust = field(default_factory=Trust)
+    json: bool = False
+    """Print what was written as JSON."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(Export, "export", arguments)
+    if options.window is not None and options.format != "torch-export":
+        raise UserError(f"--window is for --format torch-export and --format is {options.format}; drop either")
+    path = _path(options)
+    trained = load(options.run, options.checkpoint, **vars(options.own))
+    torch.set_num_threads(trained.config.upkeep.threads)
+    network = trained.network.to(getattr(torch, options.dtype))
+    make_folder(path.parent)
+    if (options.window or 0) > 20:
+        print(f"{options.window} steps are unrolled, which takes some tenths of a second each", file=sys.stderr, flush=True)
+    common: dict[str, Any] = {"head": network.head, "facts": facts(trained)}
+    try:
+        if options.format == "onnx":
+            entries = to_onnx(network.levels, path, **common)
+        elif options.format == "torch-export":
+            entries = to_torch_export(network.levels, path, steps=options.window, **common)
+        else:
+            entries = to_safetensors(network.levels, path, **common)
+    except ValueError as error:
+        raise UserError(f"{options.run} cannot be exported: {error}") from None
+    if options.json:
+        print(json.dumps({"file": str(path), **entries}))
+    else:
+        found = entries.get("checked")
+        held = "" if found is None else f"; within {found['largest_difference']:.1g} of the model over {found['steps']} steps"
+        print(f"{path}: {entries['kind']}, update {trained.update}{held}")
+    return DONE
+
+
+def _path(options: Export) -> Path:
+    """Where the file goes; refused before anything is loaded."""
+    names = {"onnx": "step", "torch-export": f"window-{options.window}" if options.window else "step", "safetensors": "weights"}
+    ending = ENDINGS[options.format]
+    path = options.output or options.run / "export" / f"{names[options.format]}{ending}"
+    if path.suffix != ending or path.is_dir():
+        raise UserError(f"--output is {path}; give the name of a file that ends in {ending}")
+    require_folder(path.parent, "--output")
+    return path
+
+
+def facts(trained: Trained) -> dict[str, Any]:
+    """What a user of the file may want to know of the run."""
+    task = trained.config.task
+    found: dict[str, Any] = {"run": trained.identity.id, "update": trained.update, "task": name_of(task)}
+    if isinstance(task, Text):  # symbols by their number; one more stands for all others
+        found |= {"symbols": task.symbols, "vocabulary": task.vocabulary, "unknown": task.unknown}
+    return found

@@ -1,0 +1,216 @@
+"""hrnn predict: what a run on series says of other data, as a table; or of lines as they come."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import tyro
+
+from hrnn.commands.options import parse
+from hrnn.data.columns import IDS, TIMES, check_column
+from hrnn.errors import DONE, UserError, require_extra, shortened
+from hrnn.tasks import Series
+from hrnn.tasks.series.opened import NONE
+from hrnn.training.files import FULL
+from hrnn.training.identity import Trust
+from hrnn.training.predicting import Predicted, predictions
+from hrnn.training.streaming import Stream
+from hrnn.training.trained import Trained, load
+
+ROWS = 100_000  # of the output that are written at once
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Classes with probabilities, numbers or forecasts for other data, by a run on series.
+
+    One row for each sequence or step; of a forecast, one for each step ahead. With --follow, lines of CSV from standard input
+    are answered one by one.
+
+    Examples:
+        hrnn predict runs/series-ours-0 sensors.csv --output predicted.parquet
+        hrnn predict runs/series-ours-0 --follow
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of the run."""
+    data: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """Files or a folder, of the kind that the run learned from; targets are not needed."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """A file to be written, .parquet or .csv; by default CSV on standard output."""
+    follow: bool = False
+    """Read CSV from standard input, its first line the names of columns, and answer each line at once. Sequences are told apart
+    by the column for ids, if there is one; memory grows with their number, not with their length."""
+    checkpoint: str = "best"
+    """best (on validation), last, or the number of an update."""
+    own: Trust = field(default_factory=Trust)
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(Predict, "predict", arguments)
+    if options.follow == bool(options.data):
+        raise UserError("give data, or --follow to read lines from standard input, and not both")
+    if options.follow and options.output is not None:
+        raise UserError(f"--output is {options.output} and --follow answers on standard output; drop one of the two")
+    if options.output is not None and options.output.suffix not in (".parquet", ".csv"):
+        raise UserError(f"--output is {options.output}; give a name that ends with .parquet or .csv")
+    trained = load(options.run, options.checkpoint, **vars(options.own))
+    task = trained.config.task
+    if not isinstance(task, Series):
+        raise UserError(f"{options.run} is no run on series; hrnn evaluate and hrnn sample are for others")
+    torch.set_num_threads(trained.config.upkeep.threads)
+    if options.follow:
+        return follow(trained)
+    require_extra("data", "hrnn predict")
+    paths = tuple(path.expanduser().absolute() for path in options.data)
+    rows = count = 0
+    with writer(options.output) as write:
+        for some in gathered(predictions(trained.network, task, paths)):
+            table = as_table(some)
+            write(table)
+            rows, count = rows + table.num_rows, count + len(some)
+    if options.output is not None:
+        print(f"{options.output}: {rows:,} rows")
+    return DONE
+
+
+def gathered(found: Iterator[Predicted]) -> Iterator[list[Predicted]]:
+    """Answers, so many rows together."""
+    some: list[Predicted] = []
+    rows = 0
+    for one in found:
+        some.append(one)
+        rows += len(one.steps)
+        if rows >= ROWS:
+            yield some
+            some, rows = [], 0
+    if some:
+        yield some
+
+
+def as_table(some: list[Predicted]) -> Any:
+    import pyarrow as pa
+
+    ids = np.repeat(np.array([one.id for one in some], dtype=object), [len(one.steps) for one in some])
+    columns: dict[str, Any] = {"id": pa.array(ids, pa.string()), "step": np.concatenate([one.steps for one in some])}
+    for name in some[0].columns:
+        values = np.concatenate([one.columns[name] for one in some])
+        columns[name] = pa.array(values, pa.string()) if values.dtype == object else pa.array(values)
+    return pa.table(columns)
+
+
+@contextmanager
+def writer(path: Path | None) -> Iterator[Callable[[Any], None]]:
+    """A file that is there when it is complete, or not at all."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if path is None:
+        first = True
+
+        def to_output(table: Any) -> None:
+            nonlocal first
+            options = pyarrow.csv.WriteOptions(include_header=first)
+            pyarrow.csv.write_csv(table, getattr(sys.stdout, "buffer", sys.stdout), options)
+            first = False
+
+        sys.stdout.flush()
+        yield to_output
+        return
+    partial, files = path.with_name(f".{path.name}.partial"), list[Any]()
+    kind = pyarrow.parquet.ParquetWriter if path.suffix == ".parquet" else pyarrow.csv.CSVWriter
+
+    def to_file(table: Any) -> None:
+        if not files:
+            files.append(kind(str(partial), table.schema))
+        files[0].write_table(table)
+
+    try:
+        yield to_file
+        for file in files:
+            file.close()
+        os.replace(partial, path)
+    except BaseException as error:
+        with suppress(Exception):
+            for file in files:
+                file.close()
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            remedy = "make room" if error.errno in FULL else "see to it that its folder is there and can be written to"
+            raise UserError(f"{path} cannot be written: {error.strerror or error}; {remedy}") from None
+        raise
+
+
+def follow(trained: Trained) -> int:
+    """Lines of CSV in, an answer to each out, at once."""
+    lines = csv.reader(sys.stdin)
+    header = next(lines, None)
+    if header is None:
+        raise UserError("standard input is empty; give a first line with the names of columns")
+    task: Series = trained.config.task
+    pre = task.learned
+    for name in pre.channels:
+        check_column(name, header, "the first line", "values, which training had")
+    identity, time = (_column(given, header, names) for given, names in ((task.id, IDS), (task.time, TIMES)))
+    streams: dict[str, Stream] = {}
+    out, named = csv.writer(sys.stdout), False
+    for number, cells in enumerate(lines, 2):
+        if len(cells) != len(header):
+            raise UserError(f"line {number} has {len(cells)} cells and the first line {len(header)}; give one for each column")
+        line = dict(zip(header, cells, strict=True))
+        name = line[identity] if identity is not None else ""
+        stream = streams.get(name) or streams.setdefault(name, Stream(trained.network, task))
+        try:
+            answer = stream.step({channel: line[channel] for channel in pre.channels}, _time(line, time, bool(pre.interval)))
+        except UserError as error:
+            raise UserError(f"line {number}: {error}") from None
+        columns = stream.answers.names
+        if not named:
+            out.writerow(["id", "step", *_headings(columns, stream.answers.ahead)])
+            named = True
+        out.writerow([name, stream.steps - 1, *_cells(answer, columns, stream.answers.ahead)])
+        sys.stdout.flush()
+    return DONE
+
+
+def _column(given: str | None, header: Sequence[str], names: Sequence[str]) -> str | None:
+    if given == NONE:
+        return None
+    if given is not None:
+        return check_column(given, header, "the first line", "id or time")
+    known = {name.lower(): name for name in header}
+    return next((known[name] for name in names if name in known), None)
+
+
+def _time(line: dict[str, str], column: str | None, needed: bool) -> float | None:
+    if not needed:
+        return None
+    if column is None:
+        raise UserError("there is no column of times, and training had one; add it")
+    try:
+        return float(line[column])
+    except ValueError:
+        raise UserError(f"time {shortened(line[column])!r} is no number; --follow reads times as numbers only") from None
+
+
+def _headings(columns: Sequence[str], ahead: int) -> list[str]:
+    return [f"{name}+{step}" for step in range(1, ahead + 1) for name in columns] if ahead else list(columns)
+
+
+def _cells(answer: dict[str, Any] | None, columns: Sequence[str], ahead: int) -> list[Any]:
+    """One line, a forecast step by step; empty before the first answer."""
+    if answer is None:
+        return [""] * len(_headings(columns, ahead))
+    if ahead:
+        return [repr(float(answer[name][step])) for step in range(ahead) for name in columns]
+    return [value if isinstance(value, str) else repr(float(value)) for value in (answer[name] for name in columns)]

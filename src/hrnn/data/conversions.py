@@ -1,0 +1,141 @@
+"""Columns of a table as numbers and texts, whatever type they have in the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrnn.data.source import Numbers
+from hrnn.data.table_files import TableFile
+from hrnn.errors import UserError, shortened
+
+Kind = Literal["number", "text", "time", "other"]
+
+
+def kind_of(type_: Any) -> Kind:
+    from pyarrow import types
+
+    if types.is_dictionary(type_):
+        return kind_of(type_.value_type)
+    if types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_) or types.is_boolean(type_):
+        return "number"
+    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
+        return "text"
+    if types.is_null(type_):
+        return "number"
+    return "time" if types.is_timestamp(type_) or types.is_date(type_) else "other"
+
+
+def check_pure(entries: list[str], name: str, path: Path) -> None:
+    """A column of texts some of which are numbers is more likely one of numbers with a mistake in it."""
+
+    def number(text: str) -> bool:
+        try:
+            float(text)
+        except ValueError:
+            return False
+        return True
+
+    others = [entry for entry in entries if entry and not number(entry)]
+    if others and any(number(entry) for entry in entries if entry):
+        raise UserError(
+            f"column {name!r} of {path} has mixed types: {shortened(others[0])!r} stands among numbers; clean it, or name the "
+            f"column in categorical"
+        )
+
+
+def id_kind(file: TableFile, name: str | None) -> str | None:
+    """What ids are: whole numbers or texts; nothing else tells sequences apart safely."""
+    from pyarrow import types
+
+    if name is None:
+        return None
+    type_ = file.types[name]
+    type_ = type_.value_type if types.is_dictionary(type_) else type_
+    if types.is_integer(type_):
+        return "whole numbers"
+    if kind_of(type_) == "text" or types.is_null(type_):
+        return "texts"
+    raise UserError(f"column {name!r} of {file.path} is {type_}; ids are whole numbers or texts")
+
+
+def texts_of(column: Any, path: Path, name: str, missing: str | None = None) -> tuple[list[str], Numbers]:
+    """A column as its different entries and the place of each row's among them."""
+    import pyarrow
+    from pyarrow import types
+
+    if column.null_count and missing is None:
+        raise UserError(f"column {name!r} of {path} has {column.null_count:,} empty row(s); fill them in, or leave them out")
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    encoded = column.dictionary_encode(null_encoding="encode" if column.null_count else "mask")
+    if isinstance(encoded, pyarrow.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    entries = [missing or "" if entry is None else str(entry) for entry in encoded.dictionary.to_pylist()]
+    return entries, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def numbers_of(column: Any) -> NDArray[np.float64]:
+    """A column of numbers, nan where it is empty."""
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_boolean(column.type):
+        column = column.cast(pyarrow.uint8())
+    if types.is_float16(column.type) or not types.is_floating(column.type):
+        column = column.cast(pyarrow.float64(), safe=False)
+    found: NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    return found
+
+
+def time_type(file: TableFile, name: str) -> Any:
+    """What times are read as: timestamps of one unit, whole numbers or floats."""
+    import pyarrow
+    from pyarrow import types
+
+    type_ = file.types[name]
+    if types.is_timestamp(type_):
+        return pyarrow.timestamp(type_.unit)
+    if types.is_date(type_):
+        return pyarrow.timestamp("s")
+    if kind_of(type_) == "text":
+        return pyarrow.timestamp("us")
+    if types.is_integer(type_):
+        return pyarrow.int64()
+    if kind_of(type_) == "number" and not types.is_boolean(type_):
+        return pyarrow.float64()
+    raise UserError(f"time {name!r} of {file.path} is {type_}; give numbers or timestamps")
+
+
+def time_name(type_: Any) -> str:
+    from pyarrow import types
+
+    return str(type_) if types.is_timestamp(type_) else "number"
+
+
+def times_of(column: Any, type_: Any, path: Path, name: str) -> NDArray[Any]:
+    import pyarrow
+    from pyarrow import types
+
+    if column.null_count:
+        raise UserError(f"time {name!r} of {path} is missing in {column.null_count:,} row(s); fill it in, or leave them out")
+    try:
+        if types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if types.is_timestamp(column.type) and column.type.tz is not None:
+            column = column.cast(pyarrow.timestamp(column.type.unit))
+        column = column.cast(type_)
+        if types.is_timestamp(type_):
+            column = column.cast(pyarrow.int64())
+    except pyarrow.ArrowException as error:
+        said = shortened(" ".join(str(error).split()), 120)
+        raise UserError(f"time {name!r} of {path} cannot be read as {type_} ({said}); write ISO dates or numbers") from None
+    times: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if not np.isfinite(times).all():
+        raise UserError(f"time {name!r} of {path} has values that are not finite; clean it")
+    return times

@@ -1,0 +1,71 @@
+"""The source that paths name, by what is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hrnn.data.array_sources import array_files, arrays
+from hrnn.data.folders import folder
+from hrnn.data.source import Paths, Source, existing, listed
+from hrnn.data.table_files import is_table
+from hrnn.data.tables import table
+from hrnn.data.ts import archive
+from hrnn.errors import UserError, shortened
+
+
+def find(data: Any, **options: Any) -> Source:
+    """A source by the names of files: tables, .npy and .npz, .ts, and folders (or files) for everything else.
+
+    data:    a path, several, or those of each part by its name; or a table in memory (pandas, Polars, pyarrow); a Source stays
+             as it is; anything else is taken for arrays
+    options: those of `table`, `array_files`, `archive`, `folder` or `arrays`, whichever it is
+    """
+    if isinstance(data, Source):
+        return data
+    if hasattr(data, "__arrow_c_stream__"):
+        return _called(table, data, options)
+    try:
+        paths = [existing(path) for path, _ in listed(data)]
+    except UserError:
+        if _names(data):
+            raise
+        return _called(arrays, data, options)
+    names = [path.name.lower() for path in paths]
+    if all(path.is_file() and is_table(path) for path in paths):
+        return _called(table, data, options)
+    if all(name.endswith((".npy", ".npz")) for name in names):
+        return _called(array_files, data, options)
+    if all(name.endswith((".ts", ".ts.gz")) for name in names):
+        return _called(archive, data, options)
+    if len(paths) == 1 and paths[0].is_dir():
+        inside = sorted(path for path in paths[0].iterdir() if path.is_file() and not path.name.startswith("."))
+        if series := [path for path in inside if path.name.lower().endswith(".ts")]:
+            return _called(archive, series, options)
+        others = [path for path in inside if path.name != "labels.csv"]
+        if others and all(is_table(path) for path in others):
+            return _called(table, others, options)
+    return _called(folder, data, options)
+
+
+def _names(data: Any) -> bool:
+    """Is it meant as paths?"""
+    some = (
+        [data]
+        if isinstance(data, str) or hasattr(data, "__fspath__")
+        else list(data.values() if isinstance(data, dict) else data)
+    )
+    return not some or any(isinstance(one, str) or hasattr(one, "__fspath__") for one in some)
+
+
+def _called(kind: Any, data: Paths, options: dict[str, Any]) -> Source:
+    try:
+        source: Source = kind(data, **options)
+    except TypeError:
+        import inspect
+
+        known = list(inspect.signature(kind).parameters)[1:]
+        unknown = sorted(set(options) - set(known))
+        if not unknown:
+            raise
+        raise UserError(f"{unknown[0]!r} is no option of {kind.__name__}: {shortened(', '.join(known), 200)}") from None
+    return source

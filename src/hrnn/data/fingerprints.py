@@ -1,0 +1,28 @@
+"""Which file it is: size and SHA-256."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from hrnn.errors import UserError
+
+Fingerprint = dict[str, Any]  # of a file: its "size" in bytes and its "sha256"
+
+
+def fingerprint(path: Path) -> Fingerprint:
+    """A file's size and checksum; one that this process has read, and nobody has touched since, is not read again."""
+    try:
+        at = path.stat()
+        return dict(_fingerprint(path, at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+@functools.lru_cache(256)
+def _fingerprint(path: Path, *touched: int) -> Fingerprint:
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"size": file.tell(), "sha256": digest}

@@ -1,0 +1,145 @@
+"""A stream of blocks -> arrays on disk: one pass as the blocks come; then, only if need be, one that brings the steps of each
+sequence together, and one that fills in missing values. Each holds a block in memory, and a few numbers for each sequence."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrnn.data.filling import check_times, fill
+from hrnn.data.grouping import bring_together
+from hrnn.data.growing import GrowingArray, save
+from hrnn.data.source import Block, Stream
+from hrnn.errors import UserError, shortened
+
+VALUES, TIMES, TARGETS, RUNS = "values.npy", "times.npy", "step_targets.npy", "runs.npy"
+
+
+class _Steps:
+    """What is written as blocks come."""
+
+    def __init__(self, stream: Stream, folder: Path):
+        self.stream, self.folder, self.layout = stream, folder, stream.layout
+        channels = len(self.layout.channels)
+        self.files: dict[str, GrowingArray] = {}
+        self.values = self._file(
+            VALUES, np.uint8 if self.layout.tokens else np.float32, () if self.layout.tokens else (channels,)
+        )
+        self.lengths = np.zeros(1024, np.int64)
+        self.missing = np.zeros(channels, np.int64)
+        self.runs = GrowingArray(folder / RUNS, np.int32, (2,))  # as they come: number of the sequence, steps
+        self.last = -1
+        self.together = True  # do the steps of each sequence follow each other?
+
+    def _file(self, name: str, dtype: Any, shape: tuple[int, ...] = ()) -> GrowingArray:
+        self.files[name] = GrowingArray(self.folder / name, dtype, shape)
+        return self.files[name]
+
+    def add(self, block: Block) -> None:
+        self._count(block)
+        if self.layout.tokens:
+            if block.values.max(initial=0) > np.iinfo(self.values.dtype).max:
+                self.values.widen(np.min_scalar_type(int(block.values.max())))
+            self.values.append(block.values)
+        else:
+            self.values.append(self._numbers(block))
+        for name, entries in ((TIMES, block.times), (TARGETS, block.targets)):
+            if entries is not None:
+                dtype = entries.dtype if name == TIMES else np.float64
+                (self.files.get(name) or self._file(name, dtype)).append(entries)
+
+    def _count(self, block: Block) -> None:
+        steps = np.diff(np.append(block.starts, block.steps))
+        while block.numbers.max() >= len(self.lengths):
+            self.lengths = np.concatenate([self.lengths, np.zeros_like(self.lengths)])
+        changes = block.numbers[1:] if block.numbers[0] == self.last else block.numbers
+        self.together = self.together and not self.lengths[changes].any() and len(np.unique(changes)) == len(changes)
+        np.add.at(self.lengths, block.numbers, steps)
+        self.last = int(block.numbers[-1])
+        self.runs.append(np.stack([block.numbers, steps], axis=1))
+
+    def _numbers(self, block: Block) -> NDArray[np.float32]:
+        with np.errstate(over="ignore"):
+            values = block.values.astype(np.float32)
+        finite = np.isfinite(values)
+        if not finite.all():
+            absent = np.isnan(values)
+            self.missing += absent.sum(0)
+            if not (finite | absent).all():
+                step, channel = np.argwhere(~(finite | absent))[0]
+                place = np.searchsorted(block.starts, step, side="right") - 1
+                who = self.stream.register.ids.entries[block.numbers[place]]
+                what = "an infinite value" if np.isinf(block.values[step, channel]) else "a value beyond float32"
+                raise UserError(
+                    f"channel {self.layout.channels[channel]!r} of sequence {shortened(who)!r} has {what} "
+                    f"({block.values[step, channel]:g}); clean it, or leave it empty"
+                )
+        return values
+
+
+def write(stream: Stream, folder: Path, sort_budget: int) -> dict[str, Any]:
+    """Write everything that a cache holds but for its own description, which is returned."""
+    steps = _Steps(stream, folder)
+    try:
+        for block in stream.blocks:
+            if block.steps:
+                steps.add(block)
+    finally:
+        for file in steps.files.values():
+            file.close()
+        steps.runs.close()
+    ids = stream.register.ids.entries
+    lengths = steps.lengths[: len(ids)]
+    if not ids:
+        raise UserError("there are no sequences; give data with at least one")
+    if not lengths.all():
+        raise UserError(f"sequence {shortened(ids[int(np.argmin(lengths))])!r} is empty; leave it out")
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    if not steps.together:
+        bring_together([folder / name for name in steps.files], folder / RUNS, offsets, sort_budget)
+    (folder / RUNS).unlink()
+    spacing = check_times(folder / TIMES, offsets, ids) if TIMES in steps.files else None
+    if steps.missing.any():
+        if (steps.missing == offsets[-1]).any():
+            name = stream.layout.channels[int(np.argmax(steps.missing))]
+            raise UserError(f"all values of channel {name!r} are missing; leave the channel out")
+        fill(folder / VALUES, folder / "missing.npy", offsets, ids)
+    save(folder / "offsets.npy", offsets)
+    _save_ids(folder, ids)
+    facts = _save_facts(stream, folder, len(ids))
+    return {
+        "layout": asdict(stream.layout),
+        "vocabularies": {name: vocabulary.entries for name, vocabulary in stream.vocabularies.items()},
+        "labels": None if stream.labels is None else stream.labels.entries,
+        "facts": facts,
+        "sequences": len(ids),
+        "steps": int(offsets[-1]),
+        "missing": steps.missing.tolist(),
+        "spacing": spacing,
+    }
+
+
+def _save_ids(folder: Path, ids: list[str]) -> None:
+    """One text after the other, and where each ends."""
+    texts = [name.encode("utf-8", "surrogatepass") for name in ids]
+    save(folder / "ids.npy", np.frombuffer(b"".join(texts), np.uint8))
+    save(folder / "id_ends.npy", np.cumsum([len(text) for text in texts], dtype=np.int64))
+
+
+def _save_facts(stream: Stream, folder: Path, count: int) -> dict[str, list[str] | None]:
+    """The labels of each fact that is known, None where it is a number."""
+    known = {}
+    for name, fact in stream.register.facts.items():
+        values = np.full(count, np.nan)
+        there = fact.values[:count]
+        values[: len(there)] = there
+        if np.isnan(values).any():
+            which = stream.register.ids.entries[int(np.argmax(np.isnan(values)))]
+            raise UserError(f"sequence {shortened(which)!r} has no {name}, and others have; give it one, or leave it out")
+        save(folder / f"{name}.npy", values)
+        known[name] = None if fact.labels is None else fact.labels.entries
+    return known

@@ -1,0 +1,84 @@
+"""What stands beside an exported file: names, shapes, periods, and how the state is carried."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hrnn.export.step import Step
+from hrnn.hierarchy import HRNN
+
+FORMAT = 1
+CARRY = (
+    "Begin with a state of zeros, one row for each sequence. Give the state that a step returns to the next step. A row that "
+    "is set to zeros starts a new sequence; rows do not know of each other and may be at different places of their segments."
+)
+NESTED = (
+    "True where the level above ticks, for each level with given boundaries; a boundary of a level that does not tick at this "
+    "step is ignored. The first step of a sequence is a boundary whatever is said."
+)
+GATES = {
+    "lstm": {"weight_input, weight_context, weight_hidden, bias": ["input", "forget", "candidate", "output"]},
+    "gru": {
+        "weight_input, weight_context, bias": ["reset", "update", "candidate"],
+        "weight_hidden": ["candidate", "reset", "update"],
+        "bias_hidden": ["candidate"],
+    },
+    "rnn": {"weight_input, weight_context, weight_hidden, bias": ["tanh"]},
+}
+
+
+def of_model(model: HRNN, kind: str) -> dict[str, Any]:
+    """What every exported file says."""
+    config = model.config
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "dtype": name_of(model.dtype),
+        "reads": config["inputs"],
+        **{name: config[name] for name in ("hidden_sizes", "periods", "cell")},
+    }
+
+
+def of_step(step: Step, x: Tensor, boundaries: Tensor | None, output: Tensor, steps: int | None) -> dict[str, Any]:
+    """Inputs and outputs by name, of a step or of a window of so many, and the state."""
+    size = sum(step.sizes)
+    state = {"dtype": name_of(step.dtype), "shape": ["batch", size]}
+
+    def shape(tensor: Tensor) -> dict[str, Any]:
+        """Of what has one row for each sequence."""
+        return {"dtype": name_of(tensor.dtype), "shape": [*([] if steps is None else [steps]), "batch", *tensor.shape[1:]]}
+
+    inputs: dict[str, Any] = {"x": shape(x)} | ({} if steps is not None else {"state": state})
+    if boundaries is not None:
+        inputs["boundaries"] = shape(boundaries) | {"meaning": NESTED}
+    return {
+        "inputs": inputs,
+        "outputs": {"output": shape(output), "new_state": state},
+        "state": {
+            "size": size,
+            "initial": 0.0,
+            "parts": {name: [part.start, part.stop] for name, part in step.parts().items()},
+            "carry": CARRY,
+        },
+    }
+
+
+def of_weights(model: HRNN) -> dict[str, Any]:
+    """The order of the gates in the rows of each cell's weights."""
+    return {"gates": {kind: GATES[kind] for kind in dict.fromkeys(model.config["cell"]) if kind is not None}}
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def write(path: Path, entries: dict[str, Any]) -> Path:
+    """Beside the file, under its name with .json behind it."""
+    beside = path.with_name(path.name + ".json")
+    beside.write_text(json.dumps(entries, indent=2) + "\n")
+    return beside

@@ -1,0 +1,55 @@
+"""A whole window of fixed length from a fresh state, unrolled, to be exported."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Shaped
+from torch import Tensor, nn
+
+from hrnn.arguments import whole
+from hrnn.cells import CellState
+from hrnn.export.step import Step, tick
+
+
+class Window(nn.Module):
+    """All steps of a window that starts with a sequence. With fixed periods it is known who ticks when, and only those are
+    computed; where the data say it, every step is a `Step`."""
+
+    def __init__(self, step: Step, steps: int):
+        super().__init__()
+        self.step, self.steps = step, whole("steps", steps)
+        self.eval()
+
+    def forward(
+        self, x: Shaped[Tensor, "time batch ..."], boundaries: Bool[Tensor, "time batch ..."] | None = None
+    ) -> tuple[Shaped[Tensor, "time batch ..."], Tensor]:
+        """x (steps, batch) or (steps, batch, input_size) to the head's outputs (steps, batch, ...) and the state after, as a
+        step takes it."""
+        state = self.step.initial_state(1).expand(x.shape[1], -1)
+        if self.step.given:
+            outputs = []
+            for t in range(self.steps):
+                output, state = self.step(x[t], state, None if boundaries is None else boundaries[t])
+                outputs.append(output)
+            return torch.stack(outputs), state
+        return self._in_phase(x, state)
+
+    def _in_phase(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """All rows at the same place: plain numbers say who ticks."""
+        step, levels = self.step, self.step._levels
+        cells, _ = step._split(state)
+        periods = [period for period in step.periods if isinstance(period, int)]
+        zero, position, outputs = list(cells), [0] * len(periods), []
+        for t in range(self.steps):
+            top = next((i for i, at in enumerate(position) if at), len(position))
+            before, context = list(cells), None
+            inputs: list[Tensor] = [step.before(x[t]), *(cell[0] for cell in before[:-1])]
+            for i in range(top, -1, -1):
+                held: CellState = zero[i] if i < top else before[i]
+                cells[i] = tick(levels[i], inputs[i], held, context)
+                context = cells[i][0]
+            for i in range(min(top + 1, len(periods))):
+                position[i] = (position[i] + 1) % periods[i]
+            outputs.append(step.head(cells[0][0]))
+        places = [torch.full_like(x[0].reshape(x.shape[1], -1)[:, :1], at, dtype=step.dtype) for at in position]
+        return torch.stack(outputs), torch.cat([part for cell in cells for part in cell] + places, 1)

@@ -1,0 +1,93 @@
+"""What may be said of a run to everybody: its options, data, scores and command, without a path of the machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+from hrnn.memory import exact_count, paper_count
+from hrnn.tasks import Task, name_of
+from hrnn.training.config import PARTS, Config
+from hrnn.training.trained import Trained
+
+OF_THE_MACHINE = ("tensorboard", "checkpoint_seconds", "checkpoints", "journal_every", "threads", "tracker")  # of the runtime
+
+
+def public(trained: Trained, result: dict[str, Any] | None) -> dict[str, Any]:
+    """As JSON holds it. result: what the run found, None where it is not finished."""
+    config = trained.config
+    metrics = config.task.measured
+    named = {name for part in ("validation", "test") for name in (result or {}).get(part) or {}} - {"update"}
+    data = trained.identity.data or {}
+    return {
+        "update": trained.update,
+        "task": {"name": name_of(config.task), **options(config.task)},
+        **{part: options(getattr(config, part)) for part in PARTS},
+        "command": command(config),
+        "data": [{"file": Path(path).name, **file} for path, file in data.items()],
+        "what": _first_sentence(config.task),
+        "metrics": {name: {"label": (of := metrics.named(name)).axis, "digits": of.digits} for name in sorted(named)},
+        "result": result,
+        "reached": _reached(config, result),
+        "memory": memory(config),
+    }
+
+
+def _first_sentence(task: Task) -> str:
+    """What the task is, as its class says it."""
+    return re.split(r"\.\s", inspect.getdoc(type(task)) or "", maxsplit=1)[0].rstrip(".")
+
+
+def _reached(config: Config[Any], result: dict[str, Any] | None) -> str:
+    """How far a curriculum came, in words."""
+    progress = config.task.measured.progress
+    if result is None or progress is None or progress.in_result not in result:
+        return ""
+    return str(progress.reached(result[progress.in_result], bool(result.get("at_least"))))
+
+
+def options(part: Any) -> dict[str, Any]:
+    return {field.name: _plain(getattr(part, field.name)) for field in dataclasses.fields(part) if field.init}
+
+
+def _plain(value: Any) -> Any:
+    """Of a path only its name."""
+    if isinstance(value, Path):
+        return value.name
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def command(config: Config[Any]) -> str:
+    """What to type to train the same again: every option that is not what it is by default, files by their names."""
+    name = name_of(config.task)
+    words = ["hrnn", "train", *([name] if ":" not in name else ["--task", name])]
+    for part in (config.task, *(getattr(config, part) for part in PARTS)):
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
+            spoken = field.init and not field.metadata.get("hidden") and field.name not in OF_THE_MACHINE
+            if spoken and value not in ((), field.default):
+                words += _words(field.name.replace("_", "-"), _plain(value))
+    return shlex.join(words)
+
+
+def _words(option: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    return [f"--{option}", *(map(str, value) if isinstance(value, list) else [str(value)])]
+
+
+def memory(config: Config[Any]) -> dict[str, float] | None:
+    """Vectors of hidden-state size that learning one window keeps for a row; None where only the data can tell."""
+    if config.reaches:
+        return None
+    window = config.window
+    if config.model.model == "mr-hrnn":
+        window = paper_count(config.periods, window)
+    if not config.model.restricted:
+        return {"window": window, "kept": window}
+    exact = exact_count(config.hidden_sizes, config.periods, window, config.segments_at_once)
+    return {"window": window, "kept": paper_count(config.periods, window), "kept_exactly": round(exact, 1)}

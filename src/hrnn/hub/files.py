@@ -1,0 +1,176 @@
+"""A model, its head and what is known of them as a folder: safetensors, JSON and a card. Nothing in it is code.
+
+model.safetensors   the hierarchy with its decoders and their statistics, as `HRNN.save` writes it
+head.safetensors    the weights of the head, where there is one
+config.json         what the head is, and of a run its options, without the paths of the machine that trained it
+README.md           the card
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+import hrnn
+from hrnn import tensors
+from hrnn.arguments import path_of, shown
+from hrnn.errors import UserError, shortened, words_of
+from hrnn.hierarchy import HRNN, CellChoice
+from hrnn.hub import card, remote
+from hrnn.hub.about import public
+from hrnn.training.checkpoint import DamagedError
+from hrnn.training.entries import read_result
+from hrnn.training.files import content_of, make_folder, write_atomically
+from hrnn.training.trained import load
+
+FORMAT = 1
+MODEL, HEAD, CONFIG, CARD = "model.safetensors", "head.safetensors", "config.json", "README.md"
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """
+    model: the hierarchy
+    head:  reads its output; None where none was saved
+    about: what config.json says; `about["run"]` has the options and scores of a run, None for a model alone
+    """
+
+    model: HRNN
+    head: nn.Module | None
+    about: dict[str, Any]
+
+
+def save_pretrained(
+    what: HRNN | str | Path,
+    folder: str | Path,
+    *,
+    head: nn.Module | None = None,
+    name: str | None = None,
+    license: str | None = None,
+    repository: str | None = None,
+    **opening: Any,
+) -> Path:
+    """Write a model, or the network of a run, into a folder, with a card. What is there under the same names is replaced.
+
+    what:       a model, or the folder of a run: its best weights, averaged where the run averages them, with its head
+    head:       of a model: any nn.Module; a linear layer is made again by `from_pretrained`, any other has to be given to it
+    name:       on the card; by default that of the run's folder, or of the folder
+    license:    as the Hub names licences, for the card
+    repository: where the card says that the model is; by default the folder's name
+    opening:    of a run: checkpoint, task, cell and trust, as `hrnn.load` takes them
+    """
+    folder = path_of("folder", folder)
+    if isinstance(what, HRNN):
+        if opening:
+            raise TypeError(f"{next(iter(opening))} is for runs, and what is a model; drop it")
+        model, run, shown_name = what, None, name or folder.name
+    else:
+        place = path_of("what", what)
+        if head is not None:
+            raise TypeError("head is for models, and what is a run, which has its own; drop it")
+        trained = load(place, **opening)
+        model, head, shown_name = trained.network.levels, trained.network.head, name or place.resolve().name
+        run = public(trained, read_result(place))
+    if head is not None and not isinstance(head, nn.Module):
+        raise TypeError(f"head is {shown(head)}; give an nn.Module, or None")
+    make_folder(folder)
+    entries = {"format": FORMAT, "library_name": "hrnn", "version": hrnn.__version__, "head": _described(head), "run": run}
+    model.save(folder / MODEL)
+    (folder / HEAD).unlink(missing_ok=True)
+    if head is not None:
+        tensors.write(folder / HEAD, head.state_dict(), {"kind": "head", "format": FORMAT})
+    write_atomically(folder / CONFIG, json.dumps(entries, indent=2).encode() + b"\n")
+    text = card.written(shown_name, model, entries, license, repository or folder.name)
+    write_atomically(folder / CARD, text.encode())
+    return folder
+
+
+def from_pretrained(
+    where: str | Path,
+    *,
+    head: nn.Module | None = None,
+    cell: CellChoice | list[CellChoice] | None = None,
+    revision: str | None = None,
+) -> Pretrained:
+    """What `save_pretrained` or `push_to_hub` wrote, from a folder, or from the Hub by "owner/name". Equal to the bit; no code
+    of the repository is run.
+
+    head:     where the saved one was no linear layer: a module of the same kind, which gets its weights
+    cell:     where the model has cells of a user's own, these again, as `HRNN.load` takes them
+    revision: of the repository on the Hub
+    """
+    folder = Path(where)
+    if not folder.is_dir():
+        folder = remote.fetched(str(where), revision, [MODEL, HEAD, CONFIG])
+    elif revision is not None:
+        raise UserError(f"revision is {revision!r} and {folder} is a folder of this machine, which has none; drop it")
+    about = _read(folder)
+    model = HRNN.load(folder / MODEL, cell=cell)
+    return Pretrained(model, _head(folder, about["head"], head), about)
+
+
+def push_to_hub(what: HRNN | str | Path, repository: str, *, private: bool = True, **saving: Any) -> str:
+    """Save a model or a run as `save_pretrained` does, and send the folder to the Hub, as one commit to "owner/name", which is
+    made if it is not there. Returns the address. Log in with huggingface_hub before.
+
+    private: of a repository that is made; False shows it to everybody
+    saving:  as `save_pretrained` takes them
+    """
+    remote.check(repository)
+    with tempfile.TemporaryDirectory() as place:
+        name = repository.partition("/")[2]
+        folder = save_pretrained(what, place, **{"name": name, "repository": repository, **saving})
+        return remote.sent(folder, repository, private)
+
+
+def _described(head: nn.Module | None) -> dict[str, Any] | None:
+    """What is needed to make the head again; a module of the user's own is only named."""
+    if head is None:
+        return None
+    if type(head) is nn.Linear:
+        return {"kind": "linear", "inputs": head.in_features, "outputs": head.out_features, "bias": head.bias is not None}
+    return {"kind": "own", "name": type(head).__name__}
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG
+    try:
+        entries = json.loads(content_of(path))
+        if not isinstance(entries, dict) or not {"format", "head", "run"} <= entries.keys():
+            raise TypeError("it has no format, head and run")
+        if entries["format"] != FORMAT:
+            raise ValueError(f"format {shortened(entries['format'])}; this version reads {FORMAT}: pip install --upgrade hrnn")
+        if not isinstance(entries["head"], dict | None):
+            raise TypeError(f"its head is {shortened(entries['head'])}")
+    except FileNotFoundError:
+        raise UserError(f"{folder} holds no model (no {CONFIG}); hrnn.hub.save_pretrained writes one") from None
+    except (OSError, ValueError, TypeError, RecursionError, DamagedError) as error:
+        raise UserError(f"{path} does not describe a model that was saved ({words_of(error)})") from None
+    return entries
+
+
+def _head(folder: Path, described: dict[str, Any] | None, given: nn.Module | None) -> nn.Module | None:
+    """The head with its weights: made again, or the one that was given."""
+    if described is None:
+        if given is not None:
+            raise UserError(f"{folder} was saved without a head; drop head=")
+        return None
+    weights, _ = tensors.read(folder / HEAD)
+    if given is None:
+        if described.get("kind") != "linear":
+            own = shortened(described.get("name"))
+            raise UserError(f"the head of {folder} is a module of somebody's own, {own}; give one like it: head=...")
+        weight = weights.get("weight")
+        if weight is None or weight.dim() != 2 or set(weights) - {"weight", "bias"}:
+            raise UserError(f"{folder / HEAD} does not hold the linear layer that it should; put back a copy of it")
+        given = nn.Linear(weight.shape[1], weight.shape[0], bias="bias" in weights, dtype=weight.dtype)
+    try:
+        given.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(f"{folder / HEAD} does not fit the head ({words_of(error)})") from None
+    return given

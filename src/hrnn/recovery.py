@@ -1,0 +1,52 @@
+"""What decoders recover: of the input j ticks back, how much is lost on the way into a summary."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hrnn.decoders import Decoder
+from hrnn.forward import Ended
+from hrnn.precision import wide
+
+
+class Recovery:
+    """Gathers, for one decoder, losses by index beside those of guessing: of the mean, or by the frequency of tokens."""
+
+    def __init__(self, decoder: Decoder):
+        self.decoder = decoder
+        size = int(decoder.layers[-1].out_features)  # type: ignore[arg-type]
+        self.losses = torch.zeros(decoder.reach, dtype=torch.float64)
+        self.sums = torch.zeros(decoder.reach, size, dtype=torch.float64)  # of targets; of tokens, how often each was seen
+        self.squares = torch.zeros(decoder.reach, dtype=torch.float64)
+        self.counts = torch.zeros(decoder.reach, dtype=torch.float64)
+
+    def add(self, ended: Ended) -> None:
+        """Segments that ended."""
+        decoder, n = self.decoder, len(ended.row)
+        index = torch.arange(1, decoder.reach + 1, device=ended.row.device)[:, None].expand(-1, n)
+        there = (index <= ended.ticks).expand(index.shape)
+        targets, decoded = ended.recent(index), wide(decoder(ended.summary, index))
+        if decoder.tokens:
+            losses = F.cross_entropy(decoded.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
+            values = F.one_hot(targets, decoded.shape[-1]).double()
+        else:
+            values = targets.double()
+            losses = (decoded - values).square().mean(-1)
+        self.losses += losses.double().where(there, 0.0).sum(1).cpu()
+        values = values * there[..., None]
+        self.sums += values.sum(1).cpu()
+        self.squares += values.square().mean(-1).sum(1).cpu()
+        self.counts += there.sum(1).cpu()
+
+    def lost(self) -> Tensor:
+        """(reach,): what is lost of the input j ticks back, j from 1: 0 is nothing, 1 as much as by guessing; nan where no
+        segment was so long, or there was nothing to guess."""
+        means = self.sums / self.counts[:, None]
+        if self.decoder.tokens:
+            guessed = torch.special.entr(means).sum(-1)
+        else:
+            guessed = self.squares / self.counts - means.square().mean(-1)
+        least = 1e-12 * self.squares / self.counts.clamp(min=1)
+        return torch.where(guessed > least, self.losses / self.counts / guessed, torch.nan)

@@ -1,0 +1,162 @@
+"""The tables of a study as they are shown, from what table.json holds and nothing else: neither runs nor torch are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hrnn.report.table import Table, mean_and_spread, number
+
+Entries = dict[str, Any]
+AGAIN = "† missed the first length of the curriculum and was run again from 1 by 1, at the same budget; its first attempt: none"
+COLUMNS = "Vectors: by the paper's count, per batch row. MB: measured peak of one update. Minutes: of one core, per run"
+AT_LEAST = "≥ the budget, or the last length asked for, ended the run, not a length that it failed at"
+RULE = "rule, written down before the runs"
+
+
+def tables_of(entries: Entries) -> list[Table]:
+    """All that a study has to show: one table and its verdicts, or a table per task where times to a target were taken."""
+    if "quantities" in entries:
+        search = [search_of(entries["search"])] if entries["search"] else []
+        return [table_of(entries), *search, *([verdicts_of(entries)] if entries["expectations"] else [])]
+    tasks = dict.fromkeys(row["task"] for row in entries["rows"])
+    return [times_of([row for row in entries["rows"] if row["task"] == task]) for task in tasks]
+
+
+def trained(entries: Entries) -> list[str]:
+    """When, with what and on what the runs were made, each once."""
+    versions = f"hrnn {entries['hrnn']}, " if "hrnn" in entries else ""
+    found = set()
+    for one in entries["environments"]:
+        python = f"Python {one['python']}, " if "python" in one else ""
+        system = f", {one['system']}" if "system" in one else ""
+        processor = one.get("processor") or one["cpu"]
+        found.add(f"{one['date']}, {versions}torch {one['torch']}, {python}{processor}, {one['cores']} cores{system}")
+    return sorted(found)
+
+
+def published_text(cell: Entries | None) -> str:
+    """The paper's own digits."""
+    if cell is None:
+        return ""
+    return str(cell["words"]) if cell["mean"] is None else f"{cell['mean']} ± {cell['spread']}"
+
+
+def run_text(run: Entries, digits: int) -> str:
+    if "failure" in run:
+        return "failed"
+    if run["value"] is None:
+        return "-"
+    whole = float(run["value"]).is_integer() and digits <= 1
+    return ("≥" if run["at_least"] else "") + number(run["value"], 0 if whole else digits) + ("†" if run["again"] else "")
+
+
+def table_of(entries: Entries) -> Table:
+    """The table as text; the paper's figures where it has some."""
+    rows = entries["rows"]
+    compared = {one["name"] for one in entries["quantities"] if any(row["cells"][one["name"]]["published"] for row in rows)}
+    counted = any(row["published_memory"] for row in rows)
+    words = ["model", "gradients", "local loss", *(["beta", "rate"] if entries["search"] else [])]
+    heads = list(words)
+    for quantity in entries["quantities"]:
+        heads += [quantity["title"], "every run", *(["published"] if quantity["name"] in compared else [])]
+    heads += ["vectors", *(["published"] if counted else []), "MB", "minutes"]
+    lines = []
+    for row in rows:
+        line = [row["title"], row["gradients"], "yes" if row["local_loss"] else "no"]
+        if entries["search"]:
+            betas = row["config"]["model"]["betas"] if row["local_loss"] else []
+            line += [", ".join(f"{beta:g}" for beta in betas), f"{row['config']['learning']['learning_rate']:g}"]
+        for quantity in entries["quantities"]:
+            cell, digits = row["cells"][quantity["name"]], quantity["digits"]
+            mean = "none" if cell["mean"] is None else mean_and_spread(cell["mean"], cell["spread"], digits)
+            line += [mean, ", ".join(run_text(run, digits) for run in cell["runs"])]
+            line += [published_text(cell["published"])] if quantity["name"] in compared else []
+        memory = row["memory"]
+        line.append("" if memory["paper_count"] is None else f"{memory['paper_count']:,}")
+        line += [str(row["published_memory"] or "")] if counted else []
+        line += [f"{memory['measured_bytes'] / 1e6:.1f}", f"{row['minutes']:.1f}"]
+        lines.append(line)
+    scaled = f" (scaled: {entries['scale']:g} of the budget, a trial)" if entries["scale"] != 1 else ""
+    searched = ", settings searched for each row" if entries["search"] else ""
+    title = f"{entries['title']}, profile {entries['profile']}{searched}{scaled}"
+    return Table(heads, lines, words, title, notes(entries))
+
+
+def notes(entries: Entries) -> list[str]:
+    """What the signs in the table mean, which seeds were run, and what failed."""
+    seeds = {tuple(row["seeds"]) for row in entries["rows"]}
+    by_row = "; ".join(f"{row['title']}: {' '.join(map(str, row['seeds']))}" for row in entries["rows"])
+    shared = f"every run in the order of its seed ({' '.join(map(str, min(seeds)))})"
+    which = shared if len(seeds) == 1 else f"seeds of every run: {by_row}"
+    lines = [f"Mean ± population standard deviation over the runs; {which}.", f"{COLUMNS}."]
+    runs = [run for row in entries["rows"] for cell in row["cells"].values() for run in cell["runs"]]
+    lines += [f"{AT_LEAST}."] if any(run["at_least"] for run in runs) else []
+    lines += [f"{AGAIN}."] if any(run["again"] for run in runs) else []
+    for row in entries["rows"]:
+        lines += [f"{row['title']}, seed {seed}, failed: {why}." for seed, why in row["failures"].items()]
+    return lines
+
+
+def page(entries: Entries) -> str:
+    """The table as a page."""
+    scale = f" --scale {entries['scale']:g}" if entries["scale"] != 1 else ""
+    table = table_of(entries)
+    parts = [f"# {entries['title']}", f"`hrnn reproduce {entries['called']} --run{scale}`: {entries['settings']}."]
+    if entries["scale"] != 1:
+        parts.append(f"**Scaled: budgets are {entries['scale']:g} times those of the recipe. A trial, not a result.**")
+    parts.append(table.markdown())
+    parts.append("\n".join(f"- {note}" for note in table.notes))
+    if entries["search"]:
+        search = search_of(entries["search"])
+        parts += [f"## {search.title}", search.markdown()]
+    if entries["expectations"]:
+        verdicts = [[one["sentence"], f"**{one['verdict']}**", one["rule"]] for one in entries["expectations"]]
+        heads = ["expectation", "verdict", RULE]
+        parts += ["## What was expected", Table(heads, verdicts).markdown()]
+    parts.append("\n".join(f"- {one}" for one in trained(entries)))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def search_of(search: Entries) -> Table:
+    """What was tried for each row, and what was chosen."""
+    lines = []
+    for row in search["rows"]:
+        for trial in row["trials"]:
+            values = ", ".join("failed" if value is None else number(value, search["digits"]) for value in trial["values"])
+            lines.append([row["title"], trial["setting"], values, "chosen" if trial["setting"] == row["chosen"] else ""])
+    seeds = " ".join(map(str, search["seeds"]))
+    title = f"Search: the best by {search['quantity']}, on {'seeds' if len(search['seeds']) > 1 else 'seed'} {seeds}"
+    return Table(["model", "trial", search["quantity"], ""], lines, ("model", "trial", ""), title)
+
+
+def verdicts_of(entries: Entries) -> Table:
+    rows = [[one["sentence"], one["verdict"], one["rule"]] for one in entries["expectations"]]
+    heads = ["expected", "verdict", RULE]
+    return Table(heads, rows, words=heads)
+
+
+def times_of(entries: Sequence[Entries]) -> Table:
+    """The rows of one task of the study of unlocked updates: medians of the seeds, every run behind them."""
+    task, target = entries[0]["task"], entries[0]["target"]
+    words, last, digits = {
+        "copy": (f"length {target:.0f}", "longest length", 0),
+        "pixels": (f"{target:.1%} on validation", "best accuracy", 3),
+        "text": (f"{target:.3f} bits per character on validation", "best bits", 3),
+    }[task]
+    first = f"{task}, to {words}"
+    heads = [first, "rate", "minutes of CPU: median (runs)", "sequences: median", "moves of the lowest level: median", last]
+    rows = []
+    for entry in entries:
+        minutes = f"{number(entry['median_minutes'], 2)} ({_listed(entry['minutes'], 2)})"
+        counts = [number(entry[f"median_{name}"], 0) for name in ("sequences", "moves")]
+        rows.append([entry["row"], f"{entry['rate']:g}", minutes, *counts, _listed(entry["best"], digits)])
+    return Table(heads, rows, words=[first])
+
+
+def _listed(values: Sequence[float | None], digits: int) -> str:
+    return ", ".join(number(value, digits) for value in values)
+
+
+def page_of_times(entries: Entries) -> str:
+    return "\n".join(f"{table.markdown()}\n" for table in tables_of(entries))

@@ -1,0 +1,134 @@
+"""The data of a series task: from its options to a source, a cache, parts; opened once for all copies of a task."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hrnn.data import Part, Preprocessing, Sequences, Source, Spans, array_files, cache, find, folder, learn, split
+from hrnn.errors import UserError
+
+Kind = Literal["audio", "bases", "proteins", "bytes", "text", "tokens"]
+NONE = "none"  # instead of a column: there is none
+SAMPLE = 1_000_000  # steps from which the usual change of a value is taken
+
+_KNOWN: WeakValueDictionary[Any, Opened] = WeakValueDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """Sequences on disk, and which steps of which of them each part has."""
+
+    sequences: Sequences
+    parts: dict[str, Spans]
+    learned: dict[Any, Preprocessing] = field(default_factory=dict)
+
+    def preprocessing(self, **options: Any) -> Preprocessing:
+        """Learned from the training part, once."""
+        key = tuple(options.items())
+        if key not in self.learned:
+            self.learned[key] = learn(self.sequences, self.parts, **options)
+        return self.learned[key]
+
+
+def source_of(
+    paths: Mapping[str, Sequence[Path]],
+    kind: Kind | None,
+    columns: Mapping[str, Any],
+) -> Source:
+    """The source that options name.
+
+    paths:   by part; what is for training only is split
+    columns: those of `hrnn.data.table`, and labels for folders; what is None or empty was not given
+    """
+    given = {name: False if value == NONE else value for name, value in columns.items() if value not in (None, ())}
+    data: Any = list(paths["training"])
+    if others := {part: list(some) for part, some in paths.items() if some and part != "training"}:
+        data = {"training": data, **others}
+    if kind == "tokens":
+        _refuse(given, kind)
+        return array_files(data, tokens=True)
+    if kind is not None:
+        if given.get("target") is False:
+            given = {"labels": False, **{name: value for name, value in given.items() if name != "target"}}
+        _refuse({name: value for name, value in given.items() if name != "labels"}, kind)
+        kinds = {"bases": "letters", "proteins": "letters"}
+        letters = "amino acids" if kind == "proteins" else "bases"
+        return folder(data, kinds.get(kind, kind), letters=letters, labels=given.get("labels"))  # type: ignore[arg-type]
+    try:
+        return find(data, **given)
+    except UserError as error:
+        option = next((name for name in given if str(error).startswith(f"'{name}' is no option")), None)
+        if option is None:
+            raise
+        raise UserError(f"--{'split' if option == 'part' else option} is for tables, and the data are none; drop it") from None
+
+
+def _refuse(given: Mapping[str, Any], kind: str) -> None:
+    if given:
+        name = "split" if "part" in given else next(iter(given))
+        raise UserError(f"--{name} is for tables, and --kind is {kind}; drop one of the two")
+
+
+def open_data(source: Source, place: Path, by: Any, held_out: float) -> Opened:
+    """A source's sequences, from its cache below `place`, or from what this process has open already; and their parts.
+
+    by: as `hrnn.data.split` has it; "forecast" is by time, unless parts are given
+    """
+    try:
+        seen = [(str(path), now.st_ino, now.st_size, now.st_mtime_ns) for path in source.files() for now in [path.stat()]]
+    except OSError:
+        seen = []  # which caching names
+    said = json.dumps(source.options(), default=str, sort_keys=True)
+    key = (str(place), said, by, held_out, tuple(seen))
+    found = _KNOWN.get(key)
+    if found is None:
+        sequences = cache(source, cache_folder(source, place), replace=True)
+        if by == "forecast":
+            by = None if "part" in sequences.labels else "time"
+        found = Opened(sequences, split(sequences, by, validation=held_out, test=held_out))
+        _KNOWN[key] = found
+    return found
+
+
+def cache_folder(source: Source, place: Path) -> Path:
+    """Where the cache of a source is, below a folder: another one for other files or other columns."""
+    files = source.files()
+    said = json.dumps([[str(path) for path in files], source.options()], default=str, sort_keys=True)
+    name = files[0].name.partition(".")[0] if len(files) == 1 else files[0].parent.name
+    return place / f"{name[:40] or 'data'}-{hashlib.sha256(said.encode()).hexdigest()[:10]}"
+
+
+def with_lead(spans: Spans, steps: int, patch: int) -> tuple[Spans, NDArray[np.int64]]:
+    """Spans that begin up to so many steps of the source earlier, and how many inputs of each row that is: what a model reads
+    before it is asked, where a part begins in the course of a sequence."""
+    lead = np.minimum(spans.starts, steps) // patch * patch
+    return Spans(spans.numbers, spans.starts - lead, spans.stops, spans.known), lead // patch
+
+
+def changes(part: Part) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Of each numeric channel, as the network reads it: the mean and the root mean square of its changes from one step to the
+    next, 1 where it never changes; by a sample of rows."""
+    channels = len(part.preprocessing.numeric)
+    total, squares, count = np.zeros(channels), np.zeros(channels), np.zeros(channels)
+    every, limit = max(1, len(part) // 2000), SAMPLE // part.preprocessing.patch
+    for row in range(0, len(part), every):
+        values, there = part.numbers(row, 0, min(int(part.lengths[row]), limit))
+        values, there = values.reshape(-1, channels), there.reshape(-1, channels)
+        moved = np.where(there[1:] & there[:-1], values[1:].astype(np.float64) - values[:-1], 0)
+        total += np.abs(moved).sum(0)
+        squares += (moved**2).sum(0)
+        count += (there[1:] & there[:-1]).sum(0)
+        limit -= len(values) // part.preprocessing.patch
+        if limit <= 0:
+            break
+    mean, root = total / np.maximum(count, 1), np.sqrt(squares / np.maximum(count, 1))
+    return tuple(np.where(mean > 0, mean, 1.0).tolist()), tuple(np.where(root > 0, root, 1.0).tolist())

@@ -1,0 +1,356 @@
+"""Series: sequences of one's own, from tables, arrays, recordings, genomes, bytes or text, with targets or what comes next."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hrnn.data import Part, Preprocessing, Source, whole
+from hrnn.errors import UserError
+from hrnn.hierarchy import Tokens
+from hrnn.limits import Limit, above, at_least, option
+from hrnn.metrics import Metric
+from hrnn.tasks.contract import ACCURACY, BITS_PER_NAT, Batch, Judge, Reading, Task, cross_entropy
+from hrnn.tasks.series.baselines import of_forecasts, of_symbols
+from hrnn.tasks.series.batches import Asked, Carried, Whole, in_batches, in_streams
+from hrnn.tasks.series.choices import Shape, chosen, in_bytes, warnings
+from hrnn.tasks.series.judging import Classes, Forecasts, Numbers, Readout
+from hrnn.tasks.series.opened import NONE, Kind, Opened, changes, open_data, source_of, with_lead
+
+AUDIO_PATCH = 8
+BITS_PER_SYMBOL = Metric("bits_per_symbol", short="bits")
+MANY = Limit(entries=1 << 22)
+
+
+@dataclass(frozen=True)
+class Series(Task):
+    """Sequences of your own: classes or numbers, one for each sequence or step, or what comes next.
+
+    Examples:
+        hrnn train series sensors.csv                # id, time and label are found by their names
+        hrnn train series walks.csv --id walk --target gait --values x y --group person
+        hrnn train series load.csv --forecast 24 --season 24
+        hrnn train series recordings                 # a folder of wav files, a sub-folder a class
+        hrnn train series genome.fa.gz
+    """
+
+    data: tuple[Path, ...] = dataclasses.field(default=(), metadata={"first": True})
+    """Files or a folder: tables (CSV, Parquet, Arrow), .npy and .npz, .ts, audio, FASTA and FASTQ, text, or others as bytes.
+    They may stand right behind the task's name."""
+    validation: tuple[Path, ...] = ()
+    """Others to validate on; by default split off."""
+    test: tuple[Path, ...] = ()
+    """Others to test on; by default split off."""
+    kind: Kind | None = None
+    """What the files are, where their names do not say: audio, bases, proteins, bytes, text; tokens: arrays of names."""
+    id: str | None = None
+    """Of a table: the column that tells sequences apart; none: there is no such column."""
+    time: str | None = None
+    """Of a table: the column with times; none: there is no such column."""
+    values: tuple[str, ...] = ()
+    """Of a table: the columns that are read; by default all that are not used otherwise."""
+    target: str | None = None
+    """Of a table: the column that is to be predicted; none: there is no such column."""
+    split: str | None = None
+    """Of a table: the column that says train, validation or test."""
+    group: str | None = None
+    """Of a table: the column of groups (persons, machines); all of a group go into the same part."""
+    categorical: tuple[str, ...] = ()
+    """Of a table: columns of whole numbers that are names, not amounts."""
+    labels: Path | None = None
+    """Of a folder: a CSV file with columns file and label; by default labels.csv in it, or sub-folders."""
+    targets: Literal["sequence", "step"] | None = None
+    """Whether each sequence or each step has a target; by default as the data look."""
+    target_is: Literal["class", "number"] | None = None
+    """By default texts are classes, and whole numbers of at most 100 different values."""
+    forecast: int | None = option(None, at_least(1, 10_000))
+    """Learn the next so many inputs instead of a target; 1 where the data have no target."""
+    season: int | None = option(None, at_least(2))
+    """For forecasts: steps of a season, for the seasonal naive forecast that scores are compared with."""
+    split_by: Literal["given", "group", "class", "random", "time"] | None = None
+    """How validation and test are split off; by default the first of these that the data allow, time for forecasts."""
+    held_out: float = option(0.1, above(0, below=0.5))
+    """Share of the data for each of validation and test."""
+    normalise: Literal["channel", "sequence", "none"] | None = None
+    """Mean 0 and scale 1 for each channel, or within each sequence (audio), or not."""
+    patch: int | None = option(None, at_least(1, 100_000))
+    """So many steps of the data are one input; 1 by default, 8 for audio."""
+    intervals: bool | None = None
+    """Whether the time since the last step is an input; by default if times are irregular."""
+    readout: Literal["every", "last"] = "every"
+    """For one target a sequence: every step learns it, and the mean of the logits is the prediction; or the last step alone."""
+    crop: int | None = option(None, at_least(1))
+    """Learn from a random stretch of so many inputs of each sequence, another one in each epoch: quicker where a part of a
+    sequence shows what is to be learned. By default whole sequences."""
+    class_weights: Literal["equal", "balanced"] = "equal"
+    """balanced: classes count for the inverse of their frequency."""
+    memory: str | None = None
+    """Bytes that learning may take, as in 500MB: sizes and batch that are not given are chosen to fit."""
+    cache: Path | None = None
+    """Folder for the sequences as they are read; by default cache, beside the run. Runs share it."""
+    preprocessing: Preprocessing | None = dataclasses.field(default=None, metadata={"hidden": True})
+    weights: tuple[float, ...] = dataclasses.field(default=(), metadata={"hidden": True, "limit": MANY})
+    naive: tuple[float, ...] = dataclasses.field(default=(), metadata={"hidden": True, "limit": MANY})
+    changed: tuple[float, ...] = dataclasses.field(default=(), metadata={"hidden": True, "limit": MANY})
+    tested: Path | None = dataclasses.field(default=None, metadata={"hidden": True})
+
+    suggested: ClassVar[dict[str, Any]] = {"learning_rate": 2e-3, "schedule": "cosine"}
+
+    def check(self) -> None:
+        if not self.data:
+            raise UserError("no data; name files or a folder: hrnn train series DATA")
+        if self.forecast is not None and (self.target not in (None, NONE) or self.targets or self.target_is):
+            raise UserError(f"--forecast {self.forecast} learns what comes next; drop it, or what says of targets")
+        if self.memory is not None:
+            in_bytes(self.memory)
+        if self.preprocessing is not None:
+            Preprocessing.from_json(self.preprocessing.to_json())
+
+    # Data
+
+    @property
+    def source(self) -> Source:
+        paths = {"training": self.data, "validation": self.validation, "test": self.test}
+        columns = {
+            "id": self.id, "time": self.time, "values": self.values, "target": self.target, "part": self.split,
+            "group": self.group, "categorical": self.categorical, "labels": self.labels, "targets": self.targets,
+        }  # fmt: skip
+        return source_of(paths, self.kind, columns)
+
+    @cached_property
+    def opened(self) -> Opened:
+        by = self.split_by or ("forecast" if self.forecast else None)
+        return open_data(self.source, self.cache or Path("runs") / "cache", by, self.held_out)
+
+    @cached_property
+    def learned(self) -> Preprocessing:
+        """How values become inputs: as it is stored with the run, or from the training part."""
+        if self.preprocessing is not None:
+            return self.preprocessing
+        layout, audio = self.opened.sequences.layout, bool(self.opened.sequences.layout.rate)
+        patch = self.patch or (AUDIO_PATCH if audio else 1)
+        if layout.tokens and self.normalise is not None:
+            raise UserError(f"--normalise is {self.normalise}, and the data are tokens; drop it")
+        found = self.opened.preprocessing(
+            normalise=self.normalise or ("sequence" if audio else "channel"), patch=patch, intervals=self.intervals,
+            target=self.target_is,
+        )  # fmt: skip
+        if self.forecast and found.targets != "none":
+            found = replace(found, targets="none", target_kind="none", target_name="", classes=())
+        if self.forecast and self.forecast > 1 and found.tokens:
+            raise UserError(f"--forecast is {self.forecast}, and of tokens only the next is predicted; give 1")
+        if found.targets == "none" and not found.tokens and not len(found.numeric):
+            raise UserError("the data have no numbers to forecast; name a column of numbers with --values, or a --target")
+        return found
+
+    def part(self, name: str, lead: int = 0) -> tuple[Part, np.ndarray | None]:
+        """A part's rows; with up to so many steps before each, and how many inputs these are."""
+        if name == "test" and self.tested is not None:
+            other = replace(self, data=(self.tested,), validation=(), test=(), split=None, split_by="random", tested=None)
+            sequences = open_whole(other)
+            return Part(sequences, self.learned, whole(sequences)), None
+        spans, skips = self.opened.parts[name], None
+        if lead and spans.starts.any():
+            spans, skips = with_lead(spans, lead * self.learned.patch, self.learned.patch)
+        return Part(self.opened.sequences, self.learned, spans), skips
+
+    def placed(self, run: Path) -> Series:
+        return self if self.cache else replace(self, cache=run.expanduser().absolute().parent / "cache")
+
+    def resolved(self) -> Series:
+        task = super().resolved()
+        data, validation, test = (_absolute(some) for some in (task.data, task.validation, task.test))
+        cache = (task.cache or Path("runs") / "cache").expanduser().absolute()
+        labels = task.labels and task.labels.expanduser().absolute()
+        task = replace(task, data=data, validation=validation, test=test, cache=cache, labels=labels)
+        if task.preprocessing is None:
+            pre = task.learned
+            forecast = task.forecast or (1 if pre.targets == "none" else None)
+            task = replace(task, preprocessing=pre, forecast=forecast, patch=pre.patch)
+            if not pre.tokens:
+                task = replace(task, normalise=pre.normalise)
+            part, _ = task.part("training")
+            if pre.target_kind == "class" and task.class_weights == "balanced":
+                counts = part.class_counts()
+                task = replace(task, weights=tuple((counts.sum() / (len(counts) * np.maximum(counts, 1))).tolist()))
+            if task.asked.target == "next" and not pre.tokens:
+                naive, changed = changes(part)
+                task = replace(task, naive=naive, changed=changed)
+        return task
+
+    def files(self, part: str) -> tuple[Path, ...]:
+        return (self.tested,) if part == "test" and self.tested else tuple(self.source.files())
+
+    def with_test_data(self, path: Path) -> Series:
+        return replace(self, tested=path.expanduser().absolute())
+
+    def parts(self) -> tuple[str, ...]:
+        return tuple(part for part in ("validation", "test") if part in self.opened.parts or (part == "test" and self.tested))
+
+    # What is learned
+
+    @property
+    def asked(self) -> Asked:
+        pre = self.learned
+        if pre.targets == "none":
+            return Asked("next", self.forecast or 1, changes=self.changed)
+        return Asked(pre.targets, last=pre.targets == "sequence" and self.readout == "last")
+
+    @property
+    def inputs(self) -> Tokens | int:
+        return Tokens(self.learned.tokens) if self.learned.tokens else self.learned.inputs
+
+    @property
+    def outputs(self) -> int:
+        pre = self.learned
+        if pre.targets != "none":
+            return pre.outputs
+        return pre.tokens or (self.forecast or 1) * pre.patch * len(pre.numeric)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        pre = self.learned
+        if pre.target_kind == "class":
+            others = ("balanced_accuracy", "macro_f1", "auroc", "step_accuracy")
+            return (ACCURACY, *(Metric(name, higher_is_better=True, least=0, most=1) for name in others))
+        if pre.target_kind == "number":
+            return (Metric("mae"), Metric("rmse"), Metric("mae_of_mean"))
+        return (BITS_PER_SYMBOL, ACCURACY) if pre.tokens else tuple(map(Metric, ("mase", "naive_mase", "mae", "naive_mae")))
+
+    def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        pre = self.learned
+        if pre.target_kind == "class" or (pre.targets == "none" and pre.tokens):
+            values = cross_entropy(logits, target)
+            right = (logits.argmax(-1) == target).to(values.dtype)
+            if self.weights:
+                values = values * torch.tensor(self.weights, dtype=values.dtype)[target]
+            return values, {"right": right}
+        if pre.target_kind == "number":
+            return (logits[..., 0] - target) ** 2, {}
+        known = ~target.isnan()
+        squares = torch.where(known, logits.view_as(target) - target.nan_to_num(), 0) ** 2
+        return squares.sum((-2, -1)) / known.sum((-2, -1)).clamp(min=1), {}
+
+    def report(self, sums: dict[str, float], targets: int) -> dict[str, float]:
+        count, pre = max(targets, 1), self.learned
+        if "right" not in sums:
+            return {}
+        right = sums["right"] / count
+        if pre.targets == "none":
+            return {"bits_per_symbol": sums["loss"] / count * BITS_PER_NAT, "accuracy": right}
+        return {"step_accuracy" if pre.targets == "sequence" else "accuracy": right}
+
+    @property
+    def purpose(self) -> str:
+        """What is learned, in words."""
+        pre = self.learned
+        if pre.targets == "none":
+            return f"what comes next, {self.forecast or 1} input(s) ahead"
+        what = f"one of {len(pre.classes)} classes" if pre.target_kind == "class" else "a number"
+        return f"{what} for each {pre.targets} ({pre.target_name or 'target'})"
+
+    def notes(self) -> Iterator[str]:
+        rows = {name: len(spans) for name, spans in self.opened.parts.items()}
+        lengths, pre = self.part("training")[0].lengths, self.learned
+        inputs = f"{pre.tokens} symbols" if pre.tokens else f"{pre.inputs} numbers"
+        patched = f", {pre.patch} steps to an input" if pre.patch > 1 else ""
+        yield "sequences: " + ", ".join(f"{name} {count:,}" for name, count in rows.items())
+        yield f"inputs of a training sequence: {lengths.min():,} to {lengths.max():,}, each of {inputs}{patched}"
+        yield f"learned: {self.purpose}" + ("" if pre.tokens else f"; normalised by {pre.normalise}")
+
+    def judge(self) -> Judge | None:
+        pre = self.learned
+        readout = Readout(self.readout == "last") if pre.targets == "sequence" else None
+        if pre.target_kind == "class":
+            return Classes(pre.classes, readout)
+        if pre.target_kind == "number":
+            return Numbers(pre, readout)
+        if pre.tokens:
+            return None
+        scale = np.array(pre.scale)[pre.numeric] if pre.normalise == "channel" else np.ones(len(pre.numeric))
+        return Forecasts(self.naive, self.changed, scale)
+
+    def baselines(self, part: str) -> dict[str, float]:
+        if self.learned.targets != "none":
+            return {}
+        if self.learned.tokens:
+            return of_symbols(self.part("training")[0], self.part(part)[0])
+        if self.season is None:
+            return {}
+        return of_forecasts(self.part(part)[0], self.naive, self.season, self.forecast or 1)
+
+    # Batches
+
+    @property
+    def shape(self) -> Shape:
+        lengths = self.part("training")[0].lengths
+        lengths = lengths if self.crop is None else np.minimum(lengths, self.crop)
+        return Shape(lengths, self.learned, self.outputs, self.asked.target != "sequence" and len(lengths) < 16)
+
+    def suggestions(self) -> dict[str, Any]:
+        self.check()
+        found = chosen(self.shape, None if self.memory is None else in_bytes(self.memory))
+        if self.crop is not None:  # an epoch is short: as many steps as without, and fewer validations than epochs
+            longer = int(self.part("training")[0].lengths.sum()) / int(self.shape.lengths.sum())
+            found["epochs"] = round(found["epochs"] * longer)
+            found["validate_every"] = max(1, round(longer * -(-len(self.shape.lengths) // found["batch"])))
+        return found
+
+    def warnings(self, reading: Reading) -> Iterator[str]:
+        pre, scale = self.learned, 0.0
+        if pre.normalise == "none" and not pre.tokens:
+            options = {"patch": pre.patch, "intervals": self.intervals, "target": self.target_is}
+            found = self.opened.preprocessing(normalise="channel", **options)
+            scale = max((max(abs(found.mean[at]), found.scale[at]) for at in pre.numeric), default=0.0)
+        yield from warnings(self.shape, reading.segment, scale, self.asked.last)
+
+    def steps_of_batch(self, reading: Reading) -> int:
+        return reading.window
+
+    def plan(self, reading: Reading) -> Whole | Carried:
+        """How the training part goes into batches; made once for a reading."""
+        if reading not in self._plans:
+            part, _ = self.part("training")
+            carried = self.asked.target != "sequence" and len(part) < reading.batch
+            self._plans[reading] = (
+                Carried(part, reading, self.asked) if carried else Whole(part, reading, self.asked, self.crop)
+            )
+        return self._plans[reading]
+
+    @cached_property
+    def _plans(self) -> dict[Reading, Whole | Carried]:
+        return {}
+
+    def batches_per_epoch(self, reading: Reading) -> int:
+        return self.plan(reading).per_epoch
+
+    def batch(self, index: int, reading: Reading) -> Batch:
+        return self.plan(reading).batch(index)
+
+    def evaluation(self, part: str, reading: Reading) -> Iterator[Batch]:
+        if self.asked.target == "sequence":
+            return in_batches(self.part(part)[0], reading, self.asked, None)
+        rows, _ = self.part(part)
+        if len(rows) < reading.batch and int(rows.lengths.sum()) > 4 * reading.window * len(rows):
+            return in_streams(rows, reading, self.asked)
+        rows, skips = self.part(part, lead=reading.window)
+        return in_batches(rows, reading, self.asked, skips)
+
+
+def _absolute(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    return tuple(path.expanduser().absolute() for path in paths)
+
+
+def open_whole(task: Series) -> Any:
+    """The sequences of a task's data, without parts."""
+    from hrnn.data import cache
+
+    return cache(task.source)

@@ -1,0 +1,140 @@
+"""Curves in somebody else's tracker: what a run journals is also told to wandb, trackio, MLflow, or an object of the user's.
+
+A tracker has three calls, those of wandb:
+
+    init(project=, name=, id=, resume="allow", config=)   once; a run that is resumed says the same id and name
+    log({"update/loss": 0.5, ...}, step=update)           for every record of the journal that has numbers
+    finish()                                              at the end, or when the run stops for now
+
+Tracking changes nothing in a run: whatever a tracker raises is a warning, and the run goes on without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+from hrnn.errors import UserError, words_of
+
+PROJECT = "hrnn"
+NAMES = ("wandb", "trackio", "mlflow")
+
+
+class Tracker(Protocol):
+    """What `train` takes as `tracker`: the module wandb itself is one."""
+
+    def init(self, *, project: str, name: str, id: str, resume: str, config: dict[str, Any]) -> Any:
+        """A run begins, or goes on; all as wandb.init takes them."""
+
+    def log(self, data: dict[str, float], step: int) -> Any:
+        """Numbers by their names, at an update."""
+
+    def finish(self) -> Any:
+        """The run ends, for now or for good."""
+
+
+def numbers_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """Every number of a record, under its kind: update/loss, validation/accuracy, update/local_losses/0."""
+    kind, found = record.get("kind", "run"), {}
+    for name, value in record.items():
+        for place, number in enumerate(value if name == "local_losses" else [value]):
+            if isinstance(number, int | float) and not isinstance(number, bool) and name != "update":
+                found[f"{kind}/{name}" + (f"/{place}" if name == "local_losses" else "")] = number
+    return found
+
+
+def require(name: str | None) -> None:
+    """Refuse a tracker that is not installed, before a run is begun."""
+    if name in NAMES and find_spec(name) is None:
+        raise UserError(f"--tracker {name} needs {name}, which is not installed; pip install {name}")
+
+
+def named(name: str) -> Tracker:
+    """One of NAMES."""
+    require(name)
+    module: Any = importlib.import_module(name)
+    adapters: dict[str, type[ByName] | type[Mlflow]] = {"trackio": ByName, "mlflow": Mlflow}
+    tracker: Tracker = adapters[name](module) if name in adapters else module
+    return tracker
+
+
+class ByName:
+    """trackio: runs are known by their names alone, so the id becomes a part of it."""
+
+    def __init__(self, module: Any):
+        self._module = module
+
+    def init(self, *, project: str, name: str, id: str, resume: str, config: dict[str, Any]) -> None:
+        self._module.init(project=project, name=f"{name}-{id}", resume=resume, config=config)
+
+    def log(self, data: dict[str, float], step: int) -> None:
+        self._module.log(data, step=step)
+
+    def finish(self) -> None:
+        self._module.finish()
+
+
+class Mlflow:
+    """MLflow: a run that goes on is found by a tag with the id; options are parameters, by section and name."""
+
+    TAG = "hrnn_run"
+
+    def __init__(self, module: Any):
+        self._module = module
+
+    def init(self, *, project: str, name: str, id: str, resume: str, config: dict[str, Any]) -> None:
+        self._module.set_experiment(project)
+        known = self._module.search_runs(
+            experiment_names=[project], filter_string=f"tags.`{self.TAG}` = '{id}'", max_results=1, output_format="list"
+        )
+        if known:
+            self._module.start_run(run_id=known[0].info.run_id)
+            return
+        self._module.start_run(run_name=name, tags={self.TAG: id})
+        parameters = {
+            f"{section}.{option}": str(value)[:500]  # as much as every store of MLflow takes
+            for section, options in config.items()
+            for option, value in (options.items() if isinstance(options, dict) else ())
+        }
+        self._module.log_params(parameters)
+
+    def log(self, data: dict[str, float], step: int) -> None:
+        self._module.log_metrics(data, step=step)
+
+    def finish(self) -> None:
+        self._module.end_run()
+
+
+class Tracked:
+    """A tracker that cannot disturb: after the first thing that it raises it is left alone, and `warn` is told."""
+
+    def __init__(self, tracker: Tracker | str, *, name: str, id: str, config: dict[str, Any]):
+        self._tracker: Tracker | None = None
+        self.warnings: list[str] = []  # before anything is logged
+        try:
+            found = named(tracker) if isinstance(tracker, str) else tracker
+            found.init(project=PROJECT, name=name, id=id, resume="allow", config=config)
+            self._tracker = found
+        except Exception as error:  # whatever a service, its network and its login come up with
+            self.warnings.append(f"the tracker cannot begin, and the run goes on without it ({words_of(error)})")
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        """What the journal records."""
+        if self._tracker is not None and (numbers := numbers_of(record)):
+            self._call("log", numbers, step=int(record.get("update", 0)))
+
+    def close(self) -> None:
+        self._call("finish")
+
+    def _call(self, verb: str, *arguments: Any, **options: Any) -> None:
+        if self._tracker is None:
+            return
+        try:
+            getattr(self._tracker, verb)(*arguments, **options)
+        except Exception as error:  # as above
+            self._tracker = None
+            words = f"warning: the tracker failed, and the run goes on without it ({words_of(error)})"
+            print(words, file=sys.stderr, flush=True)

@@ -1,0 +1,80 @@
+"""Gradient methods by name, as --gradient has them: `replay:0.2` is a name and its knob."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hrnn.errors import UserError, shortened
+from hrnn.gradients import Checkpointed, Full, Gradient, Restricted, Synthetic, Truncated
+from hrnn.hierarchy import HRNN
+from hrnn.room import byte_count
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method: how a hierarchy gets it, with its knob if it has one; and how many steps of a window it keeps, `restricted`: of
+    the levels below the top only some."""
+
+    make: Callable[[HRNN, Any, Mapping[str, Any]], Gradient]
+    knob: Callable[[str], Any] | None = None
+    needed: bool = False  # is there no method without a knob?
+    restricted: bool = True
+    keeps: Callable[[int, Any], int] = lambda window, knob: window
+    example: str = ""
+
+
+def _steps(text: str) -> int:
+    if not re.fullmatch(r"0*[1-9][0-9]{0,17}", text):
+        raise ValueError
+    return int(text)
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError
+    return value
+
+
+METHODS: dict[str, Method] = {
+    "restricted": Method(lambda model, knob, options: Restricted(**options)),
+    "full": Method(lambda model, knob, options: Full(), restricted=False),
+    "truncated": Method(
+        lambda model, knob, options: Truncated(knob),
+        _steps, True, False, lambda window, knob: min(window, knob), "truncated:50, so many steps",
+    ),
+    "checkpointed": Method(
+        lambda model, knob, options: Checkpointed(bytes=knob),
+        byte_count, False, False, lambda window, knob: math.isqrt(window), "checkpointed, or checkpointed:100MB",
+    ),
+    "checkpointed-top": Method(lambda model, knob, options: Restricted(**options, top="checkpointed")),
+    "replay": Method(
+        lambda model, knob, options: Restricted(**options, replay=knob), _share, True, example="replay:0.2, a probability"
+    ),
+    "biased-replay": Method(
+        lambda model, knob, options: Restricted(**options, replay=knob, unbiased=False), _share, True,
+        example="biased-replay:0.2, a probability",
+    ),
+    "synthetic": Method(lambda model, knob, options: Synthetic(model, **options)),
+}  # fmt: skip
+
+
+def parsed(text: str) -> tuple[Method, Any]:
+    """A method and its knob, or a sentence that says what would do."""
+    name, _, value = text.partition(":")
+    method = METHODS.get(name)
+    if method is None:
+        raise UserError(f"--gradient is {shortened(text)!r}; give one of {', '.join(METHODS)}")
+    if not value and not method.needed:
+        return method, None
+    try:
+        if not value or method.knob is None:
+            raise ValueError
+        return method, method.knob(value)
+    except ValueError:
+        remedy = f"give {method.example}" if method.knob else f"give {name}, which has no knob"
+        raise UserError(f"--gradient is {shortened(text)!r}; {remedy}") from None

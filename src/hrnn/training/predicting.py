@@ -1,0 +1,151 @@
+"""Predictions of a run on series for other data: sequence by sequence, in windows, in memory that does not grow with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hrnn.data import Part, Sequences, Source, Spans, cache, find, folder, table
+from hrnn.data.array_sources import Arrays
+from hrnn.data.folders import Folder
+from hrnn.data.tables import Table
+from hrnn.errors import UserError
+from hrnn.tasks import Reading, Series
+from hrnn.tasks.series.batches import Asked, Windows
+from hrnn.tasks.series.judging import Readout
+from hrnn.tasks.series.opened import NONE
+from hrnn.training.answers import Answers, Floats
+from hrnn.training.evaluation import rows_left
+from hrnn.training.network import Network
+
+ROWS, PLACES, WINDOW = 64, 200_000, 1000  # sequences side by side, at most; steps of them, at most; steps at once
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Some answers for one sequence. steps: (n,) of the source, from 0, that each is after; of a forecast, that each is of"""
+
+    id: str
+    steps: NDArray[np.int64]
+    columns: dict[str, NDArray[Any]]
+
+
+def source_for(task: Series, data: Any) -> Source:
+    """Data as the run's task reads them, without targets."""
+    pre, kind = task.learned, task.kind
+    source = find(data) if kind is None or not _are_paths(data) else replace(task, data=tuple(data), target=NONE).source
+    if isinstance(source, Table):
+        id, time = (False if value == NONE else value for value in (task.id, task.time))
+        names = [name for name, one in zip(pre.channels, pre.kinds, strict=True) if one == "category"]
+        return table(data, id=id, time=time, values=pre.channels, target=False, part=False, categorical=names)
+    if isinstance(source, Folder) and kind is None:
+        return folder(data, labels=False)
+    return source
+
+
+def _are_paths(data: Any) -> bool:
+    return isinstance(data, Sequence) and all(hasattr(one, "__fspath__") for one in data)
+
+
+def sequences_for(task: Series, data: Any) -> Sequences:
+    """A cache of its own, which goes with the object. Arrays have no names: their channels are those of training, in order."""
+    source = source_for(task, data)
+    sequences, pre = cache(source), task.learned
+    layout = sequences.layout
+    if isinstance(source, Arrays) and layout.channels != pre.channels and len(layout.channels) == len(pre.channels):
+        sequences.vocabularies = {
+            pre.channels[place]: entries
+            for place, name in enumerate(layout.channels)
+            if (entries := sequences.vocabularies.get(name)) is not None
+        }
+        sequences.layout = replace(layout, channels=pre.channels, rate=pre.rate or None)
+    return sequences
+
+
+def predictions(network: Network, task: Series, data: Any) -> Iterator[Predicted]:
+    """Answers for every sequence, in order; those of one follow each other."""
+    sequences, answers = sequences_for(task, data), Answers(task)
+    lengths = sequences.lengths
+    starts = lengths % task.learned.patch if answers.ahead else np.zeros_like(lengths)  # forecasts begin after a full input
+    if (short := np.flatnonzero(starts == lengths)).size:
+        name = sequences.id(int(short[0]))
+        raise UserError(
+            f"sequence {name!r} has {lengths[short[0]]} step(s), fewer than one input of {task.learned.patch}; leave it out"
+        )
+    part = Part(sequences, task.learned, Spans(np.arange(len(lengths)), starts, lengths, lengths))
+    for rows in _side_by_side(part.lengths):
+        yield from _of_rows(network, part, rows, answers)
+
+
+def _side_by_side(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Rows in order that go together: not too many, and not too long together."""
+    first = 0
+    while first < len(lengths):
+        some = np.cumsum(lengths[first : first + ROWS])
+        count = max(1, int((some <= PLACES).sum()))
+        yield np.arange(first, first + count)
+        first += count
+
+
+def _of_rows(network: Network, part: Part, rows: NDArray[np.int64], answers: Answers) -> Iterator[Predicted]:
+    order = rows[np.argsort(-part.lengths[rows], kind="stable")]
+    if answers.of == "step":
+        found: dict[int, list[Predicted]] = {int(row): [] for row in rows}
+        for row, logits, start, _ in _steps(network, part, order):
+            one = _at_steps(part, row, logits, start, answers)
+            if len(rows) == 1:
+                yield one
+            found[row].append(one)
+            if len(rows) == 1:
+                found[row] = []
+        yield from (one for row in rows for one in found[int(row)])
+        return
+    ended = {row: (logits, last) for row, logits, last in _ends(network, part, order, answers)}
+    for row in map(int, rows):
+        logits, last = ended[row]
+        columns = answers.columns(logits[None], last[None], part._statistics(row))
+        length = int(part.sequences.lengths[part.spans.numbers[row]])
+        steps = length + np.arange(answers.ahead) if answers.ahead else np.array([length - 1])
+        yield Predicted(part.id(row), steps, columns)
+
+
+def _at_steps(part: Part, row: int, logits: Floats, start: int, answers: Answers) -> Predicted:
+    patch, length = part.preprocessing.patch, int(part.spans.lengths[row])
+    steps = np.minimum((start + np.arange(len(logits)) + 1) * patch, length) - 1
+    return Predicted(part.id(row), steps, answers.columns(logits, np.zeros((len(logits), 0)), None))
+
+
+def _windows(network: Network, part: Part, order: NDArray[np.int64]) -> Iterator[tuple[int, Any, torch.Tensor]]:
+    """For each window its first input, the window, and the logits (time, rows, outputs)."""
+    windows = Windows(part, order, part.lengths[order], Reading(0, len(order), WINDOW), Asked(None))
+    state = None
+    for start, window in zip(windows.edges, windows, strict=False):
+        with torch.no_grad():
+            before = None if state is None else rows_left(state, window)
+            output, state = network.levels(window.x, before, lengths=window.lengths)
+            yield start, window, network(output)
+
+
+def _steps(network: Network, part: Part, order: NDArray[np.int64]) -> Iterator[tuple[int, Floats, int, Any]]:
+    for start, window, logits in _windows(network, part, order):
+        counts = [window.steps] * logits.shape[1] if window.lengths is None else window.lengths.tolist()
+        for column, count in enumerate(counts):
+            if count:
+                yield int(order[column]), logits[:count, column].double().numpy(), start, None
+
+
+def _ends(
+    network: Network, part: Part, order: NDArray[np.int64], answers: Answers
+) -> Iterator[tuple[int, Floats, NDArray[Any]]]:
+    """Of each row that ends: its logits, and its last input."""
+    readout = Readout(not answers.running)
+    for start, window, logits in _windows(network, part, order):
+        found, columns = readout.add(window, logits, fresh=start == 0)
+        at = window.ends.int().argmax(0)
+        for one, column in zip(found.numpy(), columns.tolist(), strict=True):
+            yield int(order[column]), one, window.x[at[column], column].numpy()

@@ -1,0 +1,144 @@
+"""One step at a time through a trained run on series: values in, an answer out, in memory that does not grow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hrnn.arguments import shown
+from hrnn.errors import UserError, shortened
+from hrnn.state import State
+from hrnn.tasks import Series
+from hrnn.training.answers import Answers, Floats
+from hrnn.training.network import Network
+
+Values = Mapping[str, Any] | Sequence[Any] | NDArray[Any] | float | str | None
+
+
+class Stream:
+    """A sequence that is still coming. `step` takes one step of the source and returns the answer so far: a dict by column, the
+    same that `hrnn predict` writes for a sequence that ends here; None before the first input is complete.
+
+    mean, scale: of the sequence's numeric channels, where the run normalises each sequence by its own
+    """
+
+    def __init__(self, network: Network, task: Series, mean: Any = None, scale: Any = None):
+        self.network, self.pre, self.answers = network, task.learned, Answers(task)
+        self.statistics: Any = None
+        if self.pre.normalise == "sequence" and not self.pre.tokens:
+            if mean is None or scale is None:
+                raise UserError(
+                    "the run normalises each sequence by its own mean and scale, which a stream does not know before it ends; "
+                    "give mean and scale, e.g. stream(mean=[0.0], scale=[1.0]), or train with --normalise channel"
+                )
+            own, channels = (np.asarray(one, np.float64) for one in (mean, scale)), len(self.pre.numeric)
+            self.statistics = tuple(np.broadcast_to(one, channels) for one in own)
+        self.state: State | None = None
+        self.steps = 0
+        self._total, self._inputs = np.zeros(0), 0
+        self._waiting: list[NDArray[np.float32]] = []  # steps of an input that is not complete
+        self._last = np.full(len(self.pre.channels), np.nan)
+        self._time: float | None = None
+        self._codes = [{entry: code for code, entry in enumerate(entries)} for entries in self.pre.vocabularies]
+        self.answer: dict[str, Any] | None = None
+
+    def step(self, values: Values, time: float | None = None) -> dict[str, Any] | None:
+        """values: of the channels, by name or in their order; nan or None where one is missing. time: where the run reads it"""
+        x = self._token(values) if self.pre.tokens else self._vector(values, time)
+        self.steps += 1
+        if self.pre.tokens:
+            return self._read(x)
+        self._waiting.append(x)
+        if len(self._waiting) < self.pre.patch:
+            return self.answer
+        x, self._waiting = np.concatenate(self._waiting), []
+        return self._read(x)
+
+    def end(self) -> dict[str, Any] | None:
+        """The sequence is over: an input that is not complete is filled up and read, as whoever has all of it does."""
+        if self._waiting and not self.answers.ahead:
+            lacking = [np.zeros(self.pre.width, np.float32)] * (self.pre.patch - len(self._waiting))
+            x, self._waiting = np.concatenate([*self._waiting, *lacking]), []
+            return self._read(x)
+        return self.answer
+
+    def _read(self, x: NDArray[Any]) -> dict[str, Any]:
+        with torch.no_grad():
+            state = self.network.levels.initial_state(1) if self.state is None else self.state
+            output, self.state = self.network.levels.step(torch.from_numpy(x[None]), state)
+            logits: Floats = self.network(output[None])[0].double().numpy()
+        self._inputs += 1
+        if self.answers.running:
+            self._total = self._total + logits if self._inputs > 1 else logits
+            logits = self._total / self._inputs
+        columns = self.answers.columns(logits, x[None], self.statistics)
+        self.answer = {name: found if self.answers.ahead else found[0] for name, found in columns.items()}
+        return self.answer
+
+    def _token(self, values: Values) -> NDArray[Any]:
+        if isinstance(values, Mapping):
+            values = values.get(self.pre.channels[0])
+        value = values if isinstance(values, str | int) or values is None else np.asarray(values).item()
+        codes = self._codes[0]
+        code = codes.get(str(value), len(codes) if not self.pre.complete else None)
+        if code is None:
+            raise UserError(f"{shortened(value)!r} is none of the symbols that there are ({len(codes)}); give one of these")
+        return np.array(code, np.int64)
+
+    def _vector(self, values: Values, time: float | None) -> NDArray[np.float32]:
+        pre, given = self.pre, self._by_channel(values)
+        missing = np.zeros(len(given), bool)
+        for place, kind in enumerate(pre.kinds):
+            if kind == "category":
+                continue
+            value = _number(given[place], pre.channels[place])
+            missing[place] = math.isnan(value)
+            if not missing[place]:
+                self._last[place] = np.float32(value)
+        columns = [pre.apply(self._last[pre.numeric], self.statistics)]
+        columns.append(np.array([missing[pre.channels.index(name)] for name in pre.masked], float))
+        if pre.interval:
+            columns.append(np.array([self._interval(time)]))
+        for place, kind in enumerate(pre.kinds):
+            if kind == "category":
+                entry = given[place]
+                name = "" if entry is None or (isinstance(entry, float) and math.isnan(entry)) else str(entry)
+                count = len(self._codes[place])
+                columns.append(np.eye(count + 1)[self._codes[place].get(name, count)])
+        return np.concatenate(columns, dtype=np.float32)
+
+    def _by_channel(self, values: Values) -> list[Any]:
+        channels = self.pre.channels
+        if isinstance(values, Mapping):
+            if lacking := [name for name in channels if name not in values]:
+                raise UserError(f"values has no {lacking[0]!r}; give one for each of {shortened(', '.join(channels), 200)}")
+            return [values[name] for name in channels]
+        given = [values] if np.ndim(values) == 0 else list(values)  # type: ignore[arg-type]
+        if len(given) != len(channels):
+            raise UserError(f"values has {len(given)} entries; give one for each of {shortened(', '.join(channels), 200)}")
+        return given
+
+    def _interval(self, time: float | None) -> float:
+        if time is None:
+            raise UserError("time is None, and the run reads the time since the last step; give it")
+        before, self._time = self._time, float(time)
+        if before is None:
+            return 0.0
+        if not self._time > before:
+            raise UserError(f"time is {time} after {before}; times increase")
+        return math.log((self._time - before) / self.pre.interval)
+
+
+def _number(value: Any, channel: str) -> float:
+    try:
+        number = math.nan if value is None or value == "" else float(value)
+    except (TypeError, ValueError):
+        number = math.inf
+    if math.isinf(number):
+        raise UserError(f"channel {channel!r} is {shown(value)}; give a finite number, or nothing where it is missing")
+    return number

@@ -1,0 +1,203 @@
+"""Long tables: every format gives the same sequences, whatever the order of the rows and the names of the columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pytest
+
+from hrnn.data import cache, find, table
+from hrnn.errors import UserError
+from tests.data.made import panel, write_table
+
+
+def rows(sequences, number):
+    return sequences.read(number).tolist()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "feather", "arrow"])
+def test_every_format_gives_the_same_sequences(tmp_path, ending):
+    made = panel()
+    sequences = cache(table(write_table(made, tmp_path / f"panel.{ending}"), group="who"))
+    assert list(sequences.ids) == [f"s{i}" for i in range(6)]
+    assert sequences.lengths.tolist() == [5, 6, 7, 8, 9, 10]
+    assert sequences.layout.channels == ("y", "x1")
+    assert sequences.layout.target == "sequence"
+    labels = sequences.labels["target"]
+    assert [labels[int(code)] for code in sequences.fact("target")] == ["down", "up"] * 3
+    assert [sequences.labels["group"][int(code)] for code in sequences.fact("group")] == [f"person {i % 3}" for i in range(6)]
+    expected = np.stack([made["y"].to_numpy(), made["x1"].to_numpy()], 1).astype(np.float32)
+    assert np.array_equal(np.concatenate([sequences.read(n) for n in range(6)]), expected)
+    assert np.array_equal(sequences.read(2, 3, 5), expected[14:16])
+    assert sequences.times(3).tolist() == list(range(8))
+
+
+def test_rows_of_different_ids_may_be_mixed(tmp_path, monkeypatch):
+    monkeypatch.setattr("hrnn.data.table_files.ROWS", 4)
+    monkeypatch.setattr("hrnn.data.growing.BLOCK", 3)
+    made = panel()
+    order = np.lexsort((made["unique_id"].to_numpy(zero_copy_only=False), made["ds"].to_numpy()))
+    straight = cache(table(write_table(made, tmp_path / "a.parquet")))
+    mixed = cache(table(write_table(made.take(order), tmp_path / "b.parquet")))
+    assert list(mixed.ids) == list(straight.ids)
+    for number in range(6):
+        assert np.array_equal(mixed.read(number), straight.read(number))
+        assert np.array_equal(mixed.times(number), straight.times(number))
+    assert np.array_equal(mixed.fact("target"), straight.fact("target"))
+
+
+def test_steps_keep_their_own_targets_when_they_are_brought_together(tmp_path):
+    made = pa.table({"id": ["a", "b", "a", "b"], "v": [1.0, 2, 3, 4], "label": [10, 20, 30, 40]})
+    sequences = cache(table(write_table(made, tmp_path / "t.parquet")))
+    assert sequences.layout.target == "step"
+    assert sequences.step_targets(0).tolist() == [10, 30]
+    assert sequences.step_targets(1).tolist() == [20, 40]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_steps_may_have_no_target(tmp_path, ending):
+    made = pa.table({"id": ["a"] * 4, "v": [1.0, 2, 3, 4], "label": ["x", None, "y", ""], "n": [1.5, None, 2, 3]})
+    path = write_table(made, tmp_path / f"t.{ending}")
+    texts = cache(table(path))
+    assert texts.labels["target"] == ["x", "y"]
+    np.testing.assert_array_equal(texts.step_targets(0), [0, np.nan, 1, np.nan])
+    numbers = cache(table(path, target="n", values=["v"]))
+    np.testing.assert_array_equal(numbers.step_targets(0), [1.5, np.nan, 2, 3])
+
+
+def test_parts_of_files_come_before_a_column(tmp_path):
+    made = pa.table({"id": ["a", "b"], "v": [1.0, 2], "split": ["train", "test"]})
+    path = write_table(made, tmp_path / "t.parquet")
+    assert cache(table(path)).labels["part"] == ["training", "test"]
+    sequences = cache(table({"val": path}))
+    assert sequences.labels["part"] == ["validation"]
+    assert sequences.layout.channels == ("v",)
+    with pytest.raises(UserError, match=r"sequence 'a' of .* has two values for its part; a sequence has one"):
+        cache(table({"train": path, "test": path}))
+
+
+@pytest.mark.parametrize(
+    ("names", "channels", "target"),
+    [
+        (("unique_id", "ds", "y"), ("y",), None),
+        (("item_id", "timestamp", "target"), ("target",), None),
+        (("id", "time", "class"), (), "class"),
+        (("ID", "Date", "y"), ("y",), None),
+    ],
+)
+def test_names_in_use_are_found(tmp_path, names, channels, target):
+    made = pa.table({names[0]: ["a", "a", "b"], names[1]: [0, 1, 0], names[2]: [1.0, 1.0, 2.0], "other": [5.0, 6.0, 7.0]})
+    sequences = cache(table(write_table(made, tmp_path / "t.parquet")))
+    assert sequences.layout.channels == (*channels, "other")
+    assert sequences.layout.target_name == target
+    assert len(sequences) == 2
+
+
+def test_without_an_id_a_file_is_one_sequence(tmp_path):
+    one = write_table(pa.table({"v": [1.0, 2, 3]}), tmp_path / "one.csv")
+    two = write_table(pa.table({"v": [4.0]}), tmp_path / "two.csv")
+    assert cache(table(one)).lengths.tolist() == [3]
+    both = cache(table({"train": one, "test": two}))
+    assert list(both.ids) == ["one.csv", "two.csv"]
+    assert both.labels["part"] == ["training", "test"]
+
+
+def test_a_sequence_goes_on_in_the_next_file(tmp_path):
+    files = [
+        write_table(pa.table({"id": ["a", "a"], "v": [1.0, 2]}), tmp_path / "1.parquet"),
+        write_table(pa.table({"id": ["a", "b"], "v": [3.0, 4]}), tmp_path / "2.parquet"),
+    ]
+    sequences = cache(table(files))
+    assert [sequences.read(n)[:, 0].tolist() for n in range(2)] == [[1, 2, 3], [4]]
+
+
+def test_missing_values_become_the_last_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("hrnn.data.filling.blocks", lambda n: ((i, min(i + 2, n)) for i in range(0, n, 2)))
+    made = pa.table(
+        {"id": list("aaaaabbb"), "v": [None, 1.0, None, None, 2.0, None, 5.0, None], "w": [float(i) for i in range(8)]}
+    )
+    sequences = cache(table(write_table(made, tmp_path / "t.parquet")))
+    np.testing.assert_array_equal(sequences.read(0)[:, 0], [np.nan, 1, 1, 1, 2])
+    np.testing.assert_array_equal(sequences.read(1)[:, 0], [np.nan, 5, 5])
+    assert sequences.missing(0)[:, 0].tolist() == [True, False, True, True, False]
+    assert sequences.missing(1, 1)[:, 0].tolist() == [False, True]
+    assert not sequences.missing(0)[:, 1].any()
+    assert rows(sequences, 1)[1] == [5, 6]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_texts_are_categories_and_alone_they_are_tokens(tmp_path, ending):
+    made = pa.table({"id": ["a", "a", "b"], "v": [1.0, 2, 3], "c": ["red", "blue", None]})
+    sequences = cache(table(write_table(made, tmp_path / f"t.{ending}")))
+    assert sequences.layout.categorical == ("c",)
+    words = sequences.vocabularies["c"]
+    assert [words[int(row[1])] for n in range(2) for row in rows(sequences, n)] == ["red", "blue", ""]
+    tokens = cache(table(tmp_path / f"t.{ending}", values=["c"]))
+    assert tokens.layout.tokens
+    assert tokens.read(0).dtype == np.uint8
+    assert [tokens.vocabularies["c"][code] for code in tokens.read(0)] == ["red", "blue"]
+
+
+def test_more_than_256_tokens_widen_what_is_written_already(tmp_path):
+    words = [f"w{i}" for i in range(70_000)]
+    pyarrow.feather.write_feather(pa.table({"c": words + words[::-1]}), tmp_path / "t.feather")
+    sequences = cache(table(tmp_path / "t.feather", id=False))
+    assert sequences.read(0).dtype == np.uint32
+    assert [sequences.vocabularies["c"][code] for code in sequences.read(0)] == words + words[::-1]
+
+
+def test_whole_numbers_are_categories_where_that_is_said(tmp_path):
+    path = write_table(pa.table({"id": ["a", "a"], "v": [1.5, 2.5], "c": [7, 9]}), tmp_path / "t.csv")
+    assert cache(table(path)).layout.categorical == ()
+    sequences = cache(table(path, categorical=["c"]))
+    assert sequences.vocabularies["c"] == ["7", "9"]
+
+
+def test_whole_numbers_of_a_csv_file_may_turn_out_to_be_none(tmp_path, monkeypatch):
+    monkeypatch.setattr("hrnn.data.table_files.BLOCK", 64)
+    text = "id,v,w\n" + "a,1,\n" * 50 + "a,1.5,3\n"
+    (tmp_path / "t.csv").write_text(text)
+    sequences = cache(table(tmp_path / "t.csv"))
+    assert sequences.read(0)[-1].tolist() == [1.5, 3]
+    assert sequences.manifest["missing"] == [0, 50]
+
+
+def test_ids_keep_their_zeros_in_front(tmp_path):
+    (tmp_path / "t.csv").write_text("id;v\n007;1\n7;2\n")
+    assert list(cache(table(tmp_path / "t.csv")).ids) == ["007", "7"]
+
+
+def test_a_table_in_memory(tmp_path):
+    made = panel()
+    held, written = cache(find(made)), cache(table(write_table(made, tmp_path / "t.parquet")))
+    assert list(held.ids) == list(written.ids)
+    assert all(np.array_equal(held.read(n), written.read(n)) for n in range(6))
+    with pytest.raises(UserError, match="the Table has no column 'lable' for target; did you mean 'label'"):
+        cache(table(made, target="lable"))
+
+
+def test_an_id_without_a_letter(tmp_path):
+    made = pa.table({"id": ["", ""], "v": [1.0, 2]})
+    assert list(cache(table(made)).ids) == [""]
+
+
+def test_times_of_nineteen_digits_stay_apart(tmp_path):
+    (tmp_path / "t.csv").write_text("time,v\n1700000000000000001,1\n1700000000000000002,2\n")
+    assert np.diff(cache(table(tmp_path / "t.csv")).times(0)).tolist() == [1]
+
+
+def test_columns_of_a_dictionary_type(tmp_path):
+    made = pa.table(
+        {"id": pa.array(["a", "b"]).dictionary_encode(), "v": [1.0, 2], "c": pa.array(["x", "y"]).dictionary_encode()}
+    )
+    sequences = cache(table(write_table(made, tmp_path / "t.parquet")))
+    assert (list(sequences.ids), sequences.vocabularies["c"]) == (["a", "b"], ["x", "y"])
+
+
+def test_timestamps_keep_their_unit(tmp_path):
+    made = pa.table({"ds": pa.array([0, 1500, 3000], pa.timestamp("ms", tz="UTC")), "y": [1.0, 2, 3]})
+    sequences = cache(table(write_table(made, tmp_path / "t.parquet")))
+    assert (sequences.layout.time, sequences.times(0).tolist()) == ("timestamp[ms]", [0, 1500, 3000])
+    (tmp_path / "t.csv").write_text("date,v\n2020-01-01,1\n2020-01-02,2\n")
+    assert np.diff(cache(table(tmp_path / "t.csv")).times(0)).tolist() == [86400]

@@ -1,0 +1,28 @@
+"""Models to be exported: every cell, one to four levels, fixed periods, given boundaries and both."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+import hrnn
+
+CELLS = ("lstm", "gru", "rnn")
+SIZES = (5, 7, 6, 4)
+PERIODS = {
+    "fixed": (3, 2, 4),
+    "given": (hrnn.Given(4), hrnn.Given(3), hrnn.Given(2)),
+    "given below": (hrnn.Given(4), 2, 3),
+    "given above": (3, hrnn.Given(2), hrnn.Given(2)),
+}
+
+
+def made(cell, levels: int, kind: str, dtype=torch.float64, tokens: bool = False, decoders: bool = True):
+    """A model and a head; weights larger than at the start of learning, so that nothing is nearly linear."""
+    torch.manual_seed(levels)
+    inputs = hrnn.Tokens(6) if tokens else 3
+    model = hrnn.HRNN(inputs, SIZES[:levels], PERIODS[kind][: levels - 1], cell=cell, decoders=decoders, decoder_units=8)
+    with torch.no_grad():
+        for parameter in model.cells.parameters():
+            parameter.mul_(1.5)
+    return model.to(dtype), nn.Linear(SIZES[0], 2).to(dtype)

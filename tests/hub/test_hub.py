@@ -1,0 +1,266 @@
+"""Saved models come back to the bit, from a folder or from a Hub that is played by a folder; the card says what a run was."""
+
+import json
+import re
+import shlex
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import hrnn
+from hrnn.commands.options import parse
+from hrnn.commands.train import Train
+from hrnn.errors import UserError
+from hrnn.hub import from_pretrained, push_to_hub, save_pretrained
+from hrnn.tasks import Copy, Pixels, Text
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
+from hrnn.training.loop import start
+from tests.helpers import squares, steady
+from tests.tiny import write_mnist, write_text
+from tests.user_cells import MinimalGRU
+
+QUIET = Runtime(tensorboard=False, journal_every=100)
+
+
+def assert_equal(first, second):
+    a, b = first.state_dict(), second.state_dict()
+    assert list(a) == list(b)
+    for name, tensor in a.items():
+        assert tensor.dtype == b[name].dtype
+        assert torch.equal(tensor, b[name]), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_model_and_its_head_come_back_to_the_bit(dtype, tmp_path):
+    model = steady(hrnn.HRNN(hrnn.Tokens(4), [5, 6, 7], [hrnn.Given(3), 2], cell=["lstm", "gru", "rnn"], decoder_units=8))
+    model, head = model.to(dtype), nn.Linear(5, 2, bias=False).to(dtype)
+    known = [name for name, _ in model.named_buffers()]
+    assert known  # the decoders' statistics
+    found = from_pretrained(save_pretrained(model, tmp_path / "saved", head=head))
+    assert_equal(model, found.model)
+    assert_equal(head, found.head)
+    assert found.model.config == model.config
+    assert found.about["run"] is None
+    assert (tmp_path / "saved" / "README.md").read_text().startswith("---\nlibrary_name: hrnn\n")
+
+
+def test_statistics_that_were_learned_come_back(tmp_path):
+    model = hrnn.HRNN(3, [5, 6], [4], decoder_units=8)
+    hrnn.Restricted().backward(model, torch.randn(20, 2, 3), torch.zeros(20, 2, 5), loss=squares, betas=[1.0])
+    assert_equal(model, from_pretrained(save_pretrained(model, tmp_path)).model)
+    assert from_pretrained(tmp_path).head is None
+
+
+def test_saving_again_replaces_what_was_there(tmp_path):
+    model, head = hrnn.HRNN(3, [5]), nn.Linear(5, 2)
+    save_pretrained(model, tmp_path, head=head)
+    save_pretrained(hrnn.HRNN(3, [6]), tmp_path)
+    assert from_pretrained(tmp_path).model.hidden_sizes == [6]
+    assert from_pretrained(tmp_path).head is None
+
+
+def test_a_head_and_a_cell_of_ones_own_are_given_again(tmp_path):
+    def own():
+        return nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 1))
+
+    model, head = hrnn.HRNN(3, [5], cell=MinimalGRU), own()
+    save_pretrained(model, tmp_path, head=head)
+    found = from_pretrained(tmp_path, head=own(), cell=MinimalGRU)
+    assert_equal(model, found.model)
+    assert_equal(head, found.head)
+    with pytest.raises(ValueError, match=r"cell of the user's at level 0; give it again"):
+        from_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"module of somebody's own, Sequential; give one like it: head="):
+        from_pretrained(tmp_path, cell=MinimalGRU)
+    with pytest.raises(UserError, match="does not fit the head"):
+        from_pretrained(tmp_path, cell=MinimalGRU, head=nn.Linear(5, 1))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """One on text, finished, and one on copy."""
+    (tmp_path / "private").mkdir()
+    text = Config(
+        Text((write_text(tmp_path / "private" / "book.txt"),)),
+        Model(hidden_sizes=(8, 8), window=10),
+        Learning(batch=10, learning_rate=0.01),
+        Budget(updates=6, validate_every=3),
+        QUIET,
+    )
+    copy = Config(
+        Copy(until=2), Model(hidden_sizes=(8, 8), periods=(3,), window=9), Learning(batch=5), Budget(updates=2), QUIET
+    )
+    for name, config in (("text", text), ("copy", copy)):
+        start(config, tmp_path / name)
+    return tmp_path
+
+
+def test_the_network_of_a_run_comes_back_to_the_bit(runs):
+    trained = hrnn.load(runs / "text")
+    found = from_pretrained(save_pretrained(runs / "text", runs / "saved"))
+    assert_equal(trained.network.levels, found.model)
+    assert_equal(trained.network.head, found.head)
+    assert found.about["run"]["task"]["vocabulary"] == trained.config.task.vocabulary
+    last = from_pretrained(save_pretrained(runs / "text", runs / "saved", checkpoint=3))
+    assert last.about["run"]["update"] == 3
+
+
+def test_the_card_of_a_run(runs):
+    save_pretrained(runs / "text", runs / "saved", license="mit", name="Book & <script>alert(1)</script> | `x`")
+    card = (runs / "saved" / "README.md").read_text()
+    result = json.loads((runs / "text" / "result.json").read_text())
+    assert f"| bits per character, test | {result['test']['bits_per_character']:.4f} |" in card
+    assert f"| bits per character, validation | {result['validation']['bits_per_character']:.4f} |" in card
+    assert "trained on the task *text* (Predict the next character)" in card
+    assert re.search(r"\| book\.txt \| [\d,]+ bytes, SHA-256 \w{16}\.\.\. \|", card)
+    assert "# Book &amp; &lt;script&gt;alert(1)&lt;/script&gt; \\| \\`x\\`" in card
+    assert "<script>" not in card.partition("\n---\n")[2]
+    assert "None" not in card
+    for file in (runs / "saved").iterdir():
+        assert str(runs) not in file.read_bytes().decode(errors="replace"), file  # whose machine it was is nobody's business
+
+
+def test_the_header_is_one_that_the_hub_reads(runs):
+    hub = pytest.importorskip("huggingface_hub", reason='huggingface_hub is not installed: pip install "hrnn[hub]"')
+    save_pretrained(runs / "text", runs / "saved", license="mit", name="a: 'b' \"c\"")
+    data = hub.ModelCard.load(runs / "saved" / "README.md").data.to_dict()
+    assert (data["library_name"], data["license"]) == ("hrnn", "mit")
+    index = data["model-index"][0]
+    assert index["name"] == "a: 'b' \"c\""
+    score = json.loads((runs / "text" / "result.json").read_text())["test"]["bits_per_character"]
+    assert score in [metric["value"] for metric in index["results"][0]["metrics"]]
+
+
+def test_a_run_without_scores_says_so(runs):
+    card = (save_pretrained(runs / "copy", runs / "saved") / "README.md").read_text()
+    assert "| reached | no length solved |" in card
+    assert "| memory of a window | 9 vectors of hidden-state size for each row (the paper's count) |" in card
+    assert "The task makes its own data from the seed." in card
+    (runs / "copy" / "result.json").unlink()
+    card = (save_pretrained(runs / "copy", runs / "saved") / "README.md").read_text()
+    assert "The run was not finished when its weights were taken, after 2 updates" in card
+
+
+@pytest.mark.parametrize("name", ["text", "copy", "pixels"])
+def test_the_command_of_the_card_trains_the_same(runs, name, monkeypatch):
+    if name == "pixels":
+        task = Pixels(write_mnist(runs / "private" / "mnist"), pool=4, permuted=True)
+        model = Model(model="hrnn", hidden_sizes=(8, 8), periods=(7,), window=49, indices="sampled", normalized=False)
+        learning = Learning(batch=5, optimizer="sgd", momentum=0.5, clip=None, average=None)
+        start(Config(task, model, learning, Budget(updates=1), replace(QUIET, seed=3)), runs / "pixels")
+    about = from_pretrained(save_pretrained(runs / name, runs / "saved")).about["run"]
+    program, train, task_name, *words = shlex.split(about["command"])
+    assert (program, train, task_name) == ("hrnn", "train", name)
+    monkeypatch.chdir(runs / "private")
+    kind = {"text": Text, "copy": Copy, "pixels": Pixels}[name]
+    again, began = resolved(parse(Train[kind], "train", words).config), hrnn.load(runs / name).config
+    assert again.task == began.task
+    assert (again.model, again.learning, again.budget) == (began.model, began.learning, began.budget)
+    assert again.upkeep.seed == began.upkeep.seed
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A Hub that is a folder, by the calls that are made of huggingface_hub."""
+    said = []
+
+    class HfApi:
+        def create_repo(self, repository, private, exist_ok):
+            said.append((repository, private))
+            (tmp_path / "hub" / repository).mkdir(parents=True, exist_ok=exist_ok)
+            return f"https://hub/{repository}"
+
+        def upload_folder(self, folder_path, repo_id, commit_message):
+            for file in Path(folder_path).iterdir():
+                (tmp_path / "hub" / repo_id / file.name).write_bytes(file.read_bytes())
+
+    def snapshot_download(repository, revision, allow_patterns):
+        said.append((repository, revision))
+        if not (tmp_path / "hub" / repository).is_dir():
+            raise OSError("404: there is none")
+        return str(tmp_path / "hub" / repository)
+
+    module = types.ModuleType("huggingface_hub")
+    module.HfApi, module.snapshot_download = HfApi, snapshot_download
+    module.__spec__ = types.SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    monkeypatch.chdir(tmp_path)
+    return said
+
+
+def test_to_the_hub_and_back(hub, tmp_path):
+    model, head = steady(hrnn.HRNN(3, [5, 5], [2], decoder_units=8)), nn.Linear(5, 1)
+    assert push_to_hub(model, "me/mine", head=head) == "https://hub/me/mine"
+    found = from_pretrained("me/mine", revision="v1")
+    assert_equal(model, found.model)
+    assert_equal(head, found.head)
+    assert hub == [("me/mine", True), ("me/mine", "v1")]
+    card = (tmp_path / "hub" / "me" / "mine" / "README.md").read_text()
+    assert "# mine\n" in card
+    assert 'hrnn.hub.from_pretrained("me/mine")' in card
+
+
+def test_what_goes_wrong_with_the_hub_is_a_sentence(hub, tmp_path):
+    with pytest.raises(UserError, match="me/none is no folder, and cannot be fetched from the Hub: OSError: 404"):
+        from_pretrained("me/none")
+    with pytest.raises(UserError, match="nowhere is neither a folder nor a repository"):
+        from_pretrained("nowhere")
+    with pytest.raises(UserError, match="a/b/c is neither"):
+        push_to_hub(hrnn.HRNN(3, [5]), "a/b/c")
+    (tmp_path / "hub" / "me").parent.mkdir()
+    (tmp_path / "hub" / "me").write_text("a file")
+    with pytest.raises(UserError, match="me/mine cannot be written to the Hub: "):
+        push_to_hub(hrnn.HRNN(3, [5]), "me/mine")
+
+
+def test_without_the_extra_folders_work_and_the_hub_does_not(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    save_pretrained(hrnn.HRNN(3, [5]), tmp_path)
+    from_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"hrnn.hub needs hrnn\[hub\]; pip install 'hrnn\[hub\]'"):
+        from_pretrained("me/mine")
+
+
+def broken(tmp_path, **changes):
+    save_pretrained(hrnn.HRNN(3, [5]), tmp_path, head=nn.Linear(5, 2))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return tmp_path
+
+
+def test_damaged_folders_are_named(tmp_path):
+    with pytest.raises(UserError, match=r"holds no model \(no config.json\); hrnn.hub.save_pretrained writes one"):
+        from_pretrained(tmp_path)
+    for changes, sentence in (
+        ({"format": 9}, "format 9; this version reads 1"),
+        ({"head": 7}, "its head is 7"),
+        ({"head": {"kind": "own", "name": "x" * 5000}}, "somebody's own, x+"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            from_pretrained(broken(tmp_path, **changes))
+    folder = broken(tmp_path)
+    (folder / "head.safetensors").write_bytes(b"noise")
+    with pytest.raises(ValueError, match=r"head.safetensors is damaged"):
+        from_pretrained(folder)
+    (folder / "config.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match="does not describe a model"):
+        from_pretrained(folder)
+
+
+def test_arguments_that_contradict_each_other(tmp_path):
+    model = hrnn.HRNN(3, [5])
+    with pytest.raises(TypeError, match="checkpoint is for runs, and what is a model; drop it"):
+        save_pretrained(model, tmp_path, checkpoint="best")
+    with pytest.raises(TypeError, match="head is for models, and what is a run"):
+        save_pretrained(tmp_path, tmp_path / "x", head=nn.Linear(1, 1))
+    with pytest.raises(TypeError, match=r"head is .*; give an nn.Module"):
+        save_pretrained(model, tmp_path, head=torch.zeros(1))
+    with pytest.raises(UserError, match=r"revision is 'v1' and .* is a folder of this machine"):
+        from_pretrained(save_pretrained(model, tmp_path), revision="v1")
+    with pytest.raises(UserError, match="was saved without a head; drop head="):
+        from_pretrained(tmp_path, head=nn.Linear(5, 1))

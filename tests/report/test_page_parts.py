@@ -1,0 +1,178 @@
+"""What stands on the page beside curves: commands, memory and time, sweeps, studies, samples."""
+
+import dataclasses
+import json
+import shlex
+
+import pytest
+
+from hrnn.commands.options import parse
+from hrnn.commands.train import Train
+from hrnn.report.committed import FOLDER
+from hrnn.report.page_facts import NO_OPTIONS, RESTRICTED, command_of, memory_of, times_of
+from hrnn.report.page_numbers import confusion_of, evenly, recovered_of
+from hrnn.report.page_studies import committed_study
+from hrnn.tasks import TASKS, task_named
+from hrnn.training import config as configs
+from hrnn.training.config import resolved, to_json
+from tests.commands.console import hrnn
+from tests.report.pages import config, content_of, page_of, records, write
+from tests.runs import SMALL, tasks
+
+RESULTS = FOLDER.parents[3] / "results"
+
+
+@pytest.mark.parametrize("name", ["copy", "pixels", "text", "unlocked", "needle"])
+def test_the_command_trains_the_same_again(tmp_path, name):
+    task, *words = tasks(tmp_path)[name]
+    began = resolved(parsed(task, [*words, *SMALL, "--no-tensorboard"]))
+    command = shlex.split(command_of(to_json(began)))
+    assert command[:3] == ["hrnn", "train", task]
+    again = resolved(parsed(task, command[3:]))
+    assert to_json(again) == to_json(began)
+
+
+def parsed(task, words):
+    kind = Train[task_named(task)]
+    return parse(kind, f"train {task}", words).config
+
+
+def test_what_is_known_without_torch_is_what_the_tasks_say():
+    hidden = {
+        name: tuple(field.name for field in dataclasses.fields(task) if field.metadata.get("hidden"))
+        for name, task in TASKS.items()
+    }
+    assert {name: several for name, several in hidden.items() if several} == NO_OPTIONS
+    assert configs.RESTRICTED == RESTRICTED
+
+
+def test_the_command_of_a_task_of_ones_own():
+    entries = config(task="mine.tasks:Own")
+    entries["task"]["data"] = "a file; rm -rf"
+    assert command_of(entries).startswith("hrnn train --task mine.tasks:Own --pool 2 --order --data 'a file; rm -rf' --model")
+
+
+def test_memory_where_periods_are_fixed():
+    found = memory_of(config(), {"name": "native"})
+    assert found["vectors by the paper's count"] == 4 + 2 * (20 // 4)
+    assert found["predicted MB, for three symbols"] > 2
+    assert memory_of(config(model="hrnn"), None) == {"vectors by the paper's count": 20}
+    assert memory_of(config(model="mr-hrnn"), None) == {"vectors by the paper's count": 14}
+    assert memory_of(config(periods=[]), None) == {}  # given by the data
+    assert memory_of(config(cell="mine:Cell"), None) == {}
+
+
+def test_time_by_part():
+    assert times_of(records(20, every=5), whole=True) == {
+        "all": 36.0,
+        "of the processor": 18.0,
+        "of validations, estimated": 16.0,
+        "of updates and all else": 20.0,
+    }
+    assert set(times_of(records(20, every=5), whole=False)) == {"all", "of the processor"}
+    assert times_of([], whole=True) == {}
+
+
+def test_what_decoders_recover_stays_within_its_size():
+    table = [[float(index) for index in range(500)], [1.0, 2.0]]
+    lines = [{"kind": "validation", "update": number, "recovered": table} for number in range(1000)]
+    levels = recovered_of(lines, cells=2000)
+    assert sum(len(level["z"]) * len(level["z"][0]) for level in levels) <= 2000
+    assert levels[0]["thinned"]
+    assert levels[0]["indices"][::59] == [1, 500]
+    assert [row[0] for row in levels[0]["z"]][::59] == [0, 499]
+    assert levels[1]["x"]["update"][-1] == 999
+    assert recovered_of([{"kind": "validation", "recovered": "nonsense"}], 100) == []
+
+
+def test_confusion_of_the_last_test_where_the_result_has_none():
+    lines = [{"kind": "test", "update": 1, "confusion": [[1]]}, {"kind": "test", "update": 2, "confusion": [[2]]}]
+    assert confusion_of(None, lines) == {"classes": ["0"], "counts": [[2]]}
+    assert confusion_of({"confusion": [[None]]}, []) is None
+
+
+def test_evenly():
+    assert evenly(range(10), 4) == [0, 3, 6, 9]
+    assert evenly(range(3), 4) == [0, 1, 2]
+
+
+def test_the_table_of_a_sweep(tmp_path):
+    sweep = tmp_path / "sweep"
+    for seed in (0, 1):
+        write(sweep / f"seed={seed}", seed=seed)
+    (sweep / "sweep.json").write_text(json.dumps({"over": {"seed": ["0", "1"]}}))
+    runs = [
+        {"run": "seed=0", "state": "done", "update": 20, "value": 0.91},
+        {"run": "x", "state": "stopped early", "update": 7},
+    ]
+    row = {"setting": {"batch": "<i>10</i>"}, "mean": 0.91, "std": 0.0, "runs": runs}
+    entries = {"metric": "accuracy", "judged_on": "validation", "higher_is_better": True, "rows": [row]}
+    (sweep / "table.json").write_text(json.dumps(entries))
+    text = page_of(sweep).text
+    assert "Sweep sweep" in text
+    assert "batch accuracy (validation) runs <i>10</i> 0.9100 ± 0.0000 0.9100, stopped early at update 7" in text
+    (sweep / "table.json").write_text("{}")
+    content = content_of(sweep)
+    assert len(content.runs) == 2
+    assert list(content.problems) == [str(sweep / "table.json")]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.json")))
+def test_every_committed_study(name):
+    page = page_of(name)
+    table = json.loads((FOLDER / f"{name}.json").read_text())["table"]
+    assert table["title"] in page.text
+    assert "Trained 20" in page.text
+    assert page.data["studies"][0]
+    for row in table["rows"]:
+        assert (row.get("title") or row["row"]) in page.text
+    for one in table.get("expectations", ()):
+        assert f"{one['sentence']} {one['verdict']} {one['rule']}" in page.text
+    published = [
+        cell["published"] for row in table["rows"] for cell in row.get("cells", {}).values() if cell["published"] is not None
+    ]
+    assert all(str(cell["mean"] or cell["words"]) in page.text for cell in published)
+
+
+def test_a_study_by_the_name_of_its_experiment_and_from_its_folder():
+    assert committed_study("copy") == committed_study("copy-desk")
+    assert committed_study("no such study") is None
+    assert page_of(RESULTS / "copy-desk").data["studies"] == page_of("copy").data["studies"]
+
+
+def test_a_study_with_damaged_files(tmp_path):
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "table.json").write_bytes((RESULTS / "copy-desk" / "table.json").read_bytes())
+    assert f"{folder} has no curves.json" in page_of(folder).text
+    (folder / "curves.json").write_text("{}")
+    assert "its curves cannot be read" in page_of(folder).text
+    (folder / "table.json").write_text('{"experiment": "copy"}')
+    content = content_of(folder, "copy")
+    assert len(content.studies) == 1
+    assert "does not describe a study" in content.problems[str(folder)]
+
+
+def test_lines_of_a_study_are_means_with_a_band():
+    panel = page_of("copy").data["studies"][0][0]
+    ours = panel["curves"][0]
+    assert len(ours["lines"]) == 1
+    assert len(ours["lines"][0][0]) == len(ours["low"]) == len(ours["high"])
+    assert ours["lines"][0][1][-1] == pytest.approx(29.3333, abs=1e-3)
+    assert ours["high"][-1] - ours["lines"][0][1][-1] == pytest.approx(8.0139, abs=1e-3)
+
+
+def test_samples_of_text(tmp_path, capsys):
+    task, *words = tasks(tmp_path)["text"]
+    assert hrnn(capsys, "train", task, *words, *SMALL, "--run", tmp_path / "run")[0] == 0
+    other = write(tmp_path / "pixels")
+    page, again = tmp_path / "a.html", tmp_path / "b.html"
+    assert hrnn(capsys, "report", tmp_path / "run", other, "-o", page, "--sample", 40) == (0, f"{page}\n", "")
+    assert page.read_text().count('class="sample"') == 1
+    assert hrnn(capsys, "report", tmp_path / "run", "-o", again)[0] == 0
+    assert 'class="sample"' not in again.read_text()
+    for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
+        checkpoint.unlink()
+    code, _, err = hrnn(capsys, "report", tmp_path / "run", "-o", again, "--sample", 40)
+    assert code == 0
+    assert "has no checkpoint yet" in err

@@ -1,0 +1,86 @@
+"""Metrics as scikit-learn has them; forecasts beside naive ones; symbols beside Markov models and xz."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics
+
+from hrnn.data import Part, arrays, cache, learn, split
+from hrnn.tasks.contract import Window
+from hrnn.tasks.series.baselines import of_forecasts, of_symbols
+from hrnn.tasks.series.judging import Classes, Readout
+from tests.commands.console import hrnn
+from tests.series.made import train, write
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_metrics_of_classes(classes):
+    generator = torch.Generator().manual_seed(0)
+    true = torch.randint(classes, (40, 25), generator=generator)
+    logits = torch.randn(40, 25, classes, generator=generator) + 1.0 * torch.nn.functional.one_hot(true, classes)
+    judge = Classes([str(name) for name in range(classes)], None)
+    judge.add(Window(torch.zeros(20, 25), true[:20]), logits[:20], True)
+    judge.add(Window(torch.zeros(20, 25), true[20:]), logits[20:], False)
+    report = judge.report()
+    y, answers, shares = true.flatten().numpy(), logits.argmax(-1).flatten().numpy(), logits.softmax(-1).flatten(0, 1).numpy()
+    assert report["accuracy"] == pytest.approx(metrics.accuracy_score(y, answers))
+    assert report["balanced_accuracy"] == pytest.approx(metrics.balanced_accuracy_score(y, answers))
+    assert report["macro_f1"] == pytest.approx(metrics.f1_score(y, answers, average="macro"))
+    areas = [metrics.roc_auc_score(y == one, shares[:, one]) for one in range(classes)]
+    assert report["auroc"] == pytest.approx(np.mean(areas), abs=1e-3)
+    assert judge.details()["confusion"] == metrics.confusion_matrix(y, answers).tolist()
+
+
+def test_the_mean_of_the_logits_of_a_sequence_over_windows():
+    logits = torch.randn(10, 3, 2, generator=torch.Generator().manual_seed(0))
+    lengths, readout, found = [10, 7, 4], Readout(last=False), {}
+    for start, stop, rows in ((0, 6, 3), (6, 10, 2)):
+        counts = torch.tensor([min(length, stop) - start for length in lengths[:rows]])
+        ends = torch.zeros(stop - start, rows, dtype=torch.bool)
+        for row, length in enumerate(lengths[:rows]):
+            if start < length <= stop:
+                ends[length - 1 - start, row] = True
+        window = Window(torch.zeros(stop - start, rows), torch.zeros(stop - start, rows), lengths=counts, ends=ends)
+        answers, ended = readout.add(window, logits[start:stop, :rows], start == 0)
+        found |= dict(zip(ended.tolist(), answers, strict=True))
+    for row, length in enumerate(lengths):
+        assert torch.allclose(found[row], logits[:length, row].double().mean(0))
+
+
+def test_forecasts_of_a_season():
+    wave = np.tile([0.0, 1, 5, 2], 200)[:, None]
+    sequences = cache(arrays([wave]))
+    part = Part(sequences, learn(sequences, split(sequences)))
+    assert of_forecasts(part, (1.0,), 4, 3)["seasonal_naive_mase"] == 0
+    assert of_forecasts(part, (1.0,), 3, 1)["seasonal_naive_mase"] > 0.5
+
+
+def test_symbols_beside_a_markov_model():
+    random = np.random.default_rng(0)
+    text = np.array([int(one) for one in random.integers(0, 2, 4000)])
+    text[1::2] = text[::2]  # every other symbol is a copy: half a bit
+    sequences = cache(arrays([text], tokens=True))
+    parts = split(sequences, "time")
+    pre = learn(sequences, parts)
+    training, test = (Part(sequences, pre, parts[name]) for name in ("training", "test"))
+    found = of_symbols(training, test)
+    assert 0.5 < found["markov_bits"] < 1.02
+    assert found["xz_bits"] > 0
+
+
+def test_a_report_has_what_people_ask_for(tmp_path, capsys):
+    kinds = write(tmp_path)
+    expected = {
+        "class": {"accuracy", "balanced_accuracy", "macro_f1", "auroc"},
+        "amount": {"mae", "rmse", "mae_of_mean"},
+        "series": {"mase", "naive_mase", "mae", "naive_mae", "seasonal_naive_mase"},
+        "text": {"bits_per_symbol", "markov_bits", "xz_bits"},
+    }
+    import json
+
+    for kind, names in expected.items():
+        run = train(capsys, tmp_path / "runs" / kind, kinds[kind], 1)
+        code, out, err = hrnn(capsys, "evaluate", run, "--json")
+        assert code == 0, err
+        assert names <= json.loads(out).keys(), kind
+        assert names <= json.loads((run / "result.json").read_text())["test"].keys()

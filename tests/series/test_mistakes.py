@@ -1,0 +1,163 @@
+"""What can be wrong with data of one's own, through the command line: one sentence, exit code 2, nothing half-written."""
+
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from tests.commands.console import complaint, hrnn
+from tests.data.made import recordings, write_fasta, write_table, write_wav
+from tests.series.made import TINY, panel, train, write
+
+
+def csv(text):
+    def made(folder):
+        (folder / "t.csv").write_text(text)
+        return [folder / "t.csv"]
+
+    return made
+
+
+def parquet(**columns):
+    return lambda folder: [write_table(pa.table(columns), folder / "t.parquet")]
+
+
+def good(*more):
+    return lambda folder: [write_table(panel(), folder / "t.csv"), *more]
+
+
+def ids_of_two_types(folder):
+    tables = [pa.table({"id": ids, "v": [1.0, 2.0]}) for ids in (["a", "b"], [1, 2])]
+    return [write_table(table, folder / f"{place}.parquet") for place, table in enumerate(tables)]
+
+
+def other_rate(folder):
+    write_wav(recordings(folder / "r") / "train" / "low" / "odd.wav", rate=16_000)
+    return [folder / "r"]
+
+
+def truncated(folder):
+    (folder / "g.fa.gz").write_bytes(gzip.compress(b">one\n" + b"ACGT" * 100)[:-20])
+    return [folder / "g.fa.gz"]
+
+
+def newer(folder):
+    path = write_table(panel(), folder / "t.parquet")
+    content = path.read_bytes()
+    path.write_bytes(content[:-4] + b"PARX")
+    return [path]
+
+
+def pickled(folder):
+    np.save(folder / "x.npy", np.array([[1], [1, 2]], dtype=object), allow_pickle=True)
+    return [folder / "x.npy"]
+
+
+def only_in_test(folder):
+    labels = ["a", "b", "a", "b", "c"]
+    columns = {
+        "id": [f"s{i}" for i in range(5)],
+        "v": [1.0, 2, 3, 4, 5],
+        "label": labels,
+        "split": ["train"] * 3 + ["val", "test"],
+    }
+    return [write_table(pa.table(columns), folder / "t.parquet")]
+
+
+LONG = {"id": [f"s{i // 5}" for i in range(100)], "ds": list(range(5)) * 20, "v": [float(i % 7) for i in range(100)]}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda folder: [], "no data; name files or a folder"),
+        (lambda folder: [folder / "none.csv"], "none.csv does not exist"),
+        (good("--target", "lable"), "no column 'lable' for target; did you mean 'label'?"),
+        (csv("id,v\na,1\na,x\n"), "has mixed types: 'x' stands among numbers"),
+        (parquet(id=["a", "a"], ds=[2, 1], v=[1.0, 2]), "times that are not in order"),
+        (parquet(id=["a", "a"], ds=[1, 1], v=[1.0, 2]), "has the same time twice"),
+        (ids_of_two_types, "ids in column 'id' are texts in the first file and whole numbers in"),
+        (only_in_test, "class 'c' occurs in test only"),
+        (parquet(**LONG, label=["x"] * 100), "has one class only ('x')"),
+        (lambda folder: [write_fasta(folder / "g.fa", {"one": "ACGT", "two": ""})], "sequence 'two' of"),
+        (lambda folder: [*parquet(**LONG, label=["x", "y"] * 50)(folder), "--periods", "7"], "fewer than a period of 7"),
+        (parquet(id=["a", "b"], v=[None, None], w=[1.0, 2]), "all values of channel 'v' are missing"),
+        (parquet(id=["a", "b"], v=[1.0, float("inf")]), "has an infinite value"),
+        (other_rate, "16,000"),
+        (lambda folder: [write_fasta(folder / "g.fa", {"one": "ACGTXACGT"})], "'X'"),
+        (truncated, "truncated"),
+        (newer, "cannot be read as Parquet"),
+        (pickled, "holds pickled objects"),
+        (good("--kind", "bytes", "--id", "id"), "--id is for tables, and --kind is bytes"),
+        (good("--forecast", "3", "--target", "label"), "--forecast 3 learns what comes next"),
+        (good("--memory", "lots"), "--memory is 'lots'; give bytes"),
+        (good("--memory", "10kB"), "the least that learns anything takes"),
+        (good("--batch", "50"), "--batch is 50 and the training part has 16 sequence(s)"),
+        (good("--patch", "0"), "--patch"),
+    ],
+)  # fmt: skip
+def test_one_sentence_and_nothing_half_written(tmp_path, capsys, make, said):
+    data, run = tmp_path / "data", tmp_path / "runs" / "r"
+    data.mkdir()
+    found = complaint(capsys, "train", "series", *make(data), "--updates", "1", "--run", run)
+    assert said in found, found
+    assert not run.exists()
+    assert not list((tmp_path / "runs").glob("**/.*")), "something half-written"
+
+
+def test_a_full_disk_while_the_cache_is_written(tmp_path, capsys, monkeypatch):
+    from hrnn.data import growing
+
+    def full(self, *arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(growing.GrowingArray, "append", full)
+    (tmp_path / "data").mkdir()
+    (path,) = good()(tmp_path / "data")
+    found = complaint(capsys, "train", "series", path, "--updates", "1", "--run", tmp_path / "runs" / "r")
+    assert "No space left on device; nothing is left of it" in found
+    assert not list((tmp_path / "runs").rglob("*.npy"))
+    assert not list((tmp_path / "runs" / "cache").glob(".*"))
+
+
+def test_what_is_known_to_be_poor_is_said(tmp_path, capsys):
+    kinds = write(tmp_path)
+    table = pyarrow.parquet.read_table(kinds["class"][0])
+    table = table.set_column(2, "a", pa.array((table["a"].to_numpy() * 100).tolist()))
+    path = write_table(table, tmp_path / "large.parquet")
+    code, _, err = hrnn(
+        capsys, "train", "series", path, *TINY, "--updates", "1", "--batch", "4", "--normalise", "none", "--readout", "last",
+        "--run", tmp_path / "runs" / "r",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "--normalise none leaves channels at up to" in err
+    assert "--readout last has one target at the end" in err
+    code, _, err = hrnn(
+        capsys, "train", "series", *kinds["audio"], *TINY, "--updates", "1", "--patch", "1", "--run", tmp_path / "a"
+    )
+    assert code == 0, err
+    assert "--patch 1 reads audio sample by sample" in err
+
+
+def test_evaluating_other_data_and_streams_that_need_more(tmp_path, capsys):
+    import hrnn as library
+    from hrnn.errors import UserError
+
+    kinds = write(tmp_path)
+    run = train(capsys, tmp_path / "runs" / "r", kinds["class"], 1)
+    code, out, err = hrnn(capsys, "evaluate", run, "--data", kinds["last"][0])
+    assert code == 0, err
+    assert "balanced_accuracy" in out
+    assert "predicted" in out
+    audio = library.load(train(capsys, tmp_path / "runs" / "a", kinds["audio"], 1))
+    with pytest.raises(UserError, match="give mean and scale"):
+        audio.stream()
+    samples = np.sin(np.arange(99) / 3)
+    stream = audio.stream(mean=samples.mean(), scale=samples.std())
+    told = [stream.step(sample) for sample in samples]
+    assert told[6] is None
+    assert told[7] is not None
+    found = audio.predict_proba([samples[:, None]])[0]
+    assert np.allclose([stream.end()[f"p_{name}"] for name in audio.classes], found, atol=1e-6)

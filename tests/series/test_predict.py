@@ -1,0 +1,136 @@
+"""Predictions by array, by command and step by step are the same, for every kind of target."""
+
+import csv
+import io
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import hrnn as library
+from hrnn.data import cache, find
+from hrnn.training.answers import Answers
+from tests.commands.console import complaint, hrnn
+from tests.series.made import train, write
+
+KINDS = ["class", "last", "patched", "number", "step", "amount", "panel", "series", "patched series", "bases"]
+
+
+def values_of(trained, path):
+    """The raw values of each sequence, by name of the channel."""
+    pre = trained.config.task.learned
+    sequences = cache(find(path, **({"target": False} if path.endswith(".parquet") else {})))
+    for number in range(len(sequences)):
+        raw, missing = sequences.read(number), sequences.missing(number)
+        steps = []
+        for step in range(len(raw)):
+            line = {}
+            for name in pre.channels:
+                place = sequences.layout.channels.index(name) if not pre.tokens else 0
+                value = raw[step] if pre.tokens else raw[step, place]
+                codes = sequences.vocabularies.get(sequences.layout.channels[place])
+                line[name] = codes[int(value)] if codes else float(value)
+                if missing is not None and missing[step, place]:
+                    line[name] = None
+            steps.append(line)
+        yield sequences.id(number), steps
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_ways_agree(tmp_path, capsys, kind):
+    arguments = write(tmp_path)[kind]
+    run = train(capsys, tmp_path / "runs" / "r", arguments)
+    out = tmp_path / "out.parquet"
+    code, _, err = hrnn(capsys, "predict", run, arguments[0], "-o", out)
+    assert code == 0, err
+    table = pyarrow.parquet.read_table(out).to_pydict()
+    trained = library.load(run)
+    answers = Answers(trained.config.task)
+    names = [name for name in table if name not in ("id", "step")]
+    assert names == answers.names
+    rows = {}
+    for place, name in enumerate(table["id"]):
+        rows.setdefault(name, []).append([table[column][place] for column in names])
+    for name, steps in values_of(trained, arguments[0]):
+        stream = trained.stream()
+        told = [stream.step(step) for step in (steps[len(steps) % trained.config.task.patch :] if answers.ahead else steps)]
+        told[-1] = stream.end()
+        expected = rows[name]
+        if answers.ahead:
+            assert np.allclose(np.array([told[-1][column] for column in names]).T, expected, rtol=1e-6, atol=1e-6)
+        elif answers.of == "step":
+            assert len(told) == len(expected)
+            same(told, expected, names)
+        else:
+            same(told[-1:], expected, names)
+    assert sum(map(len, rows.values())) == len(table["id"])
+    if kind in ("series", "patched series", "patched"):  # arrays without names
+        raw = [[list(step.values()) for step in steps] for _, steps in values_of(trained, arguments[0])]
+        arrays = [np.array(one, dtype=float) for one in raw]  # None is nan
+        found = trained.predict(arrays)
+        expected = [row for some in rows.values() for row in some]
+        if answers.ahead:
+            assert np.allclose(found.reshape(-1, len(names)), np.array(expected), rtol=1e-6, atol=1e-6)
+        else:
+            assert list(found) == [row[0] for row in expected]
+            assert np.allclose(trained.predict_proba(arrays), [row[1:] for row in expected], atol=1e-6)
+
+
+def same(told, expected, names):
+    for answer, row in zip(told, expected, strict=True):
+        for value, (name, other) in zip(row, ((name, answer[name]) for name in names), strict=True):
+            assert value == other if isinstance(value, str) else abs(value - other) <= 1e-6 * max(1, abs(value)), name
+
+
+def test_lines_are_answered_as_files_are(tmp_path, capsys, monkeypatch):
+    arguments = write(tmp_path)["class"]
+    run = train(capsys, tmp_path / "runs" / "r", arguments)
+    table = pyarrow.parquet.read_table(arguments[0]).drop_columns(["label"]).to_pylist()
+    lines = io.StringIO()
+    writer = csv.DictWriter(lines, list(table[0]))
+    writer.writeheader()
+    order = sorted(range(len(table)), key=lambda place: (table[place]["time"], table[place]["id"]))  # sequences side by side
+    writer.writerows(table[place] for place in order)
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines.getvalue()))
+    code, out, err = hrnn(capsys, "predict", run, "--follow")
+    assert code == 0, err
+    followed = list(csv.DictReader(io.StringIO(out)))
+    assert len(followed) == len(table)
+    last = {line["id"]: line for line in followed}
+    code, out, err = hrnn(capsys, "predict", run, arguments[0], "-o", tmp_path / "out.csv")
+    assert code == 0, err
+    for line in csv.DictReader((tmp_path / "out.csv").open()):
+        assert line["prediction"] == last[line["id"]]["prediction"]
+        assert abs(float(line["p_fast"]) - float(last[line["id"]]["p_fast"])) < 1e-6
+        assert line["step"] == last[line["id"]]["step"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("id,time,a,code\ns,0,1,c\n", "the first line has no column 'b' for values"),
+        ("id,time,a,b,code\ns,0,1\n", "line 2 has 3 cells and the first line 5"),
+        ("id,time,a,b,code\ns,0,x,1,c\n", "line 2: channel 'a' is 'x'; give a finite number"),
+        ("", "standard input is empty"),
+    ],
+)
+def test_wrong_lines(tmp_path, capsys, monkeypatch, text, said):
+    run = train(capsys, tmp_path / "runs" / "r", write(tmp_path)["class"], 1)
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert said in complaint(capsys, "predict", run, "--follow")
+
+
+def test_what_cannot_be_predicted(tmp_path, capsys):
+    kinds = write(tmp_path)
+    run = train(capsys, tmp_path / "runs" / "r", kinds["class"], 1)
+    out = tmp_path / "out.parquet"
+    assert "no column 'a' for values" in complaint(capsys, "predict", run, _other(tmp_path), "-o", out)
+    assert "give data, or --follow" in complaint(capsys, "predict", run)
+    assert "ends with .parquet or .csv" in complaint(capsys, "predict", run, kinds["class"][0], "-o", tmp_path / "out.xls")
+    assert "cannot be written" in complaint(capsys, "predict", run, kinds["class"][0], "-o", tmp_path / "no" / "out.csv")
+    assert not list(tmp_path.glob("*out*"))
+
+
+def _other(tmp_path):
+    (tmp_path / "other.csv").write_text("id,time,x\ns,0,1\ns,1,2\n")
+    return tmp_path / "other.csv"

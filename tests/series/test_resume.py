@@ -1,0 +1,66 @@
+"""A run on series that stopped goes on bit by bit, whatever its source and its targets; other data are refused."""
+
+import json
+
+import pytest
+import torch
+
+from hrnn.training.checkpoint import read
+from tests.commands.console import complaint, hrnn
+from tests.series.made import train, write
+
+KINDS = (
+    "class",
+    "cropped",
+    "last",
+    "patched",
+    "number",
+    "step",
+    "amount",
+    "panel",
+    "series",
+    "audio",
+    "bases",
+    "text",
+    "bytes",
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_goes_on_as_if_nothing_had_happened(tmp_path, capsys, kind):
+    arguments = write(tmp_path)[kind]
+    straight = train(capsys, tmp_path / "runs" / "straight", arguments, 7, "--validate-every", "3")
+    run = train(capsys, tmp_path / "runs" / "run", arguments, 4, "--validate-every", "3")
+    code, _, err = hrnn(capsys, "resume", run, "--updates", 7)
+    assert code == 0, err
+    first, second = (read(max((folder / "checkpoints").glob("*.safetensors"))) for folder in (straight, run))
+    for section in ("network", "average", "optimizer0", "state"):
+        one, other = first.section(section), second.section(section)
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one), section
+    results = [json.loads((folder / "result.json").read_text()) for folder in (straight, run)]
+    assert results[0]["test"] == results[1]["test"]
+
+
+def test_the_cache_is_shared_and_made_again_where_it_is_gone(tmp_path, capsys):
+    arguments = write(tmp_path)["class"]
+    run = train(capsys, tmp_path / "runs" / "one", arguments)
+    (cache,) = (tmp_path / "runs" / "cache").iterdir()
+    made = (cache / "values.npy").stat().st_mtime_ns
+    train(capsys, tmp_path / "runs" / "two", arguments)
+    assert [path.name for path in (tmp_path / "runs" / "cache").iterdir()] == [cache.name]
+    assert (cache / "values.npy").stat().st_mtime_ns == made
+    for path in cache.iterdir():
+        path.unlink()
+    cache.rmdir()
+    assert hrnn(capsys, "resume", run, "--updates", 5)[0] == 0
+    assert cache.is_dir()
+
+
+def test_a_file_that_changed_since_training_began_is_refused(tmp_path, capsys):
+    arguments = write(tmp_path)["text"]
+    run = train(capsys, tmp_path / "runs" / "run", arguments)
+    with open(arguments[0], "a") as file:
+        file.write("and more")
+    assert "are not those that it began with" in complaint(capsys, "resume", run, "--updates", 5)
+    assert "are not those that it began with" in complaint(capsys, "evaluate", run)
