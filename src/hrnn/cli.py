@@ -20,11 +20,12 @@ from hrnn.errors import (
     shortened,
 )
 from hrnn.signals import command_begins, command_ended, watch
-from hrnn.torchrun import is_first_process
+from hrnn.torchrun import is_first_process, launched
 
 TYPE_CHECKING = False  # typing is not imported for it: signals are watched as early as possible
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
 COMMANDS = {
     "train": "learn a task, in a new run",
@@ -70,7 +71,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     watch()
     code = guarded(sys.argv[1:])
     command_ended()
+    if launched():  # everything is written; torch's threads may abort the interpreter's own end, as torchrun would then report
+        leave(code)
     return code
+
+
+def leave(code: int) -> NoReturn:
+    """Leave the process at once, with what was printed."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 def guarded(arguments: list[str]) -> int:
