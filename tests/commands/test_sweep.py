@@ -16,6 +16,7 @@ from tests.commands.console import complaint, hrnn
 from tests.commands.sweeping import NEEDLE, PATIENCE, QUICK, begin, journal, wait_for
 
 
+@pytest.mark.long
 def test_killed_and_started_again_it_ends_with_the_runs_and_the_table_of_the_grid(tmp_path, capsys):
     folder = tmp_path / "sweep"
     over = ("--over", "learning-rate=0.001,0.01", "--over", "seed=0,1")

@@ -118,6 +118,7 @@ def test_workers_are_killed_and_no_run_is_lost_or_doubled(tmp_path, address):
         assert journal(folder / name) == journal(tmp_path / "processes" / name)
 
 
+@pytest.mark.long
 def test_interrupted_on_a_local_cluster_it_leaves_checkpoints(tmp_path):
     pytest.importorskip("ray", reason='Ray is not installed: pip install "hrnn[ray]"')
     place = tmp_path / "s" / "seed=0"

@@ -145,7 +145,7 @@ def alone(tmp_path_factory):
     return [journal(place) for place in places]
 
 
-@pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("kill", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_interrupted_or_killed_it_goes_on_where_it_was(tmp_path, kill, alone):
     """SIGINT to the parent alone; SIGKILL to its whole group, as a terminal that is closed or a machine short of memory."""
     updates = UPDATES
