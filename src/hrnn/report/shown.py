@@ -9,7 +9,8 @@ from hrnn.report.table import Table, mean_and_spread, number
 
 Entries = dict[str, Any]
 AGAIN = "† missed the first length of the curriculum and was run again from 1 by 1, at the same budget; its first attempt: none"
-COLUMNS = "Vectors: by the paper's count, per batch row. MB: measured peak of one update. Minutes: of one core, per run"
+MEMORY = "Vectors: by the paper's count, per batch row. MB: measured peak of one update. "
+MINUTES = "Minutes: of one core, per run"
 AT_LEAST = "≥ the budget, or the last length asked for, ended the run, not a length that it failed at"
 RULE = "rule, written down before the runs"
 
@@ -55,12 +56,13 @@ def table_of(entries: Entries) -> Table:
     """The table as text; the paper's figures where it has some."""
     rows = entries["rows"]
     compared = {one["name"] for one in entries["quantities"] if any(row["cells"][one["name"]]["published"] for row in rows)}
-    counted = any(row["published_memory"] for row in rows)
+    counted, measured = any(row["published_memory"] for row in rows), with_memory(entries)
     words = ["model", "gradients", "local loss", *(["beta", "rate"] if entries["search"] else [])]
     heads = list(words)
     for quantity in entries["quantities"]:
         heads += [quantity["title"], "every run", *(["published"] if quantity["name"] in compared else [])]
-    heads += ["vectors", *(["published"] if counted else []), "MB", "minutes"]
+    heads += ["vectors", *(["published"] if counted else []), "MB"] if measured else []
+    heads.append("minutes")
     lines = []
     for row in rows:
         line = [row["title"], row["gradients"], "yes" if row["local_loss"] else "no"]
@@ -72,15 +74,21 @@ def table_of(entries: Entries) -> Table:
             mean = "none" if cell["mean"] is None else mean_and_spread(cell["mean"], cell["spread"], digits)
             line += [mean, ", ".join(run_text(run, digits) for run in cell["runs"])]
             line += [published_text(cell["published"])] if quantity["name"] in compared else []
-        memory = row["memory"]
-        line.append("" if memory["paper_count"] is None else f"{memory['paper_count']:,}")
-        line += [str(row["published_memory"] or "")] if counted else []
-        line += [f"{memory['measured_bytes'] / 1e6:.1f}", f"{row['minutes']:.1f}"]
-        lines.append(line)
+        if measured:
+            memory = row["memory"]
+            line.append("" if memory["paper_count"] is None else f"{memory['paper_count']:,}")
+            line += [str(row["published_memory"] or "")] if counted else []
+            line.append(f"{memory['measured_bytes'] / 1e6:.1f}")
+        lines.append([*line, f"{row['minutes']:.1f}"])
     scaled = f" (scaled: {entries['scale']:g} of the budget, a trial)" if entries["scale"] != 1 else ""
     searched = ", settings searched for each row" if entries["search"] else ""
     title = f"{entries['title']}, profile {entries['profile']}{searched}{scaled}"
     return Table(heads, lines, words, title, notes(entries))
+
+
+def with_memory(entries: Entries) -> bool:
+    """Was the memory of its rows measured?"""
+    return all(row["memory"] for row in entries["rows"])
 
 
 def notes(entries: Entries) -> list[str]:
@@ -89,7 +97,8 @@ def notes(entries: Entries) -> list[str]:
     by_row = "; ".join(f"{row['title']}: {' '.join(map(str, row['seeds']))}" for row in entries["rows"])
     shared = f"every run in the order of its seed ({' '.join(map(str, min(seeds)))})"
     which = shared if len(seeds) == 1 else f"seeds of every run: {by_row}"
-    lines = [f"Mean ± population standard deviation over the runs; {which}.", f"{COLUMNS}."]
+    lines = [f"Mean ± population standard deviation over the runs; {which}."]
+    lines.append(f"{MEMORY if with_memory(entries) else ''}{MINUTES}.")
     runs = [run for row in entries["rows"] for cell in row["cells"].values() for run in cell["runs"]]
     lines += [f"{AT_LEAST}."] if any(run["at_least"] for run in runs) else []
     lines += [f"{AGAIN}."] if any(run["again"] for run in runs) else []
