@@ -11,19 +11,21 @@ import hrnn
 
 
 def literal(model, x, output, period):
-    """Of whole segments of the lowest level, for each index, the loss beside that of guessing."""
+    """Of whole segments of the lowest level, for each index, the loss beside that of guessing any of their inputs."""
     decoder, lost = model.decoders[0], []
     ends = range(period - 1, len(x), period)
+    inputs = x[: ends[-1] + 1].flatten(0, 1)
+    if model.tokens:
+        guess = -sum(float(p) * math.log(p) for p in torch.bincount(inputs) / len(inputs) if p > 0)
+    else:
+        guess = float(inputs.var(0, correction=0).mean())
     for j in range(1, period + 1):
         targets = torch.stack([x[end - j + 1] for end in ends])
         decoded = torch.stack([decoder(output[end], torch.full((1, x.shape[1]), j))[0] for end in ends])
         if model.tokens:
             loss = torch.nn.functional.cross_entropy(decoded.flatten(0, 1), targets.flatten())
-            shares = torch.bincount(targets.flatten()) / targets.numel()
-            guess = -sum(float(p) * math.log(p) for p in shares if p > 0)
         else:
             loss = (decoded - targets).square().mean()
-            guess = float(targets.flatten(0, 1).var(0, correction=0).mean())
         lost.append(float(loss.detach()) / guess)
     return lost
 

@@ -20,6 +20,7 @@ TASKS = {
     "beta-deep-copy": "three levels: bits",
     "beta-needle": "needle: accuracy",
 }
+DECODED = {"beta-needle": "needle: symbols of a segment of 10", "beta-ptb": "text: characters of a word"}
 
 
 def table(name: str) -> dict[str, Any]:
@@ -47,19 +48,20 @@ def betas() -> Figure:
 
 @styled
 def recovered() -> Figure:
-    """What decoders lose by index, over training: pixels, where a segment is an image row."""
-    lines = (RESULTS / "beta-mnist-desk" / "runs" / "beta-1" / "seed-0.jsonl").read_text().splitlines()
-    records = [record for record in map(json.loads, lines) if record["kind"] == "validation"]
-    figure = Figure(figsize=(6, 2.6), layout="constrained")
-    axes = figure.subplots()
-    values = np.array([record["recovered"][0] for record in records], dtype=float).T
-    updates = [record["update"] for record in records]
-    image = axes.imshow(
-        values, aspect="auto", origin="lower", cmap="viridis", vmin=0, vmax=np.nanmax(values),
-        extent=(updates[0] / 2, updates[-1] + updates[0] / 2, 0.5, len(values) + 0.5),
-    )  # fmt: skip
-    axes.set_xlabel("updates")
-    axes.set_ylabel("pixels back")
+    """What decoders of the lowest level lose by index, over training."""
+    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    for axes, (name, title) in zip(figure.subplots(1, len(DECODED)), DECODED.items(), strict=True):
+        lines = (RESULTS / f"{name}-desk" / "runs" / "beta-1" / "seed-0.jsonl").read_text().splitlines()
+        records = [record for record in map(json.loads, lines) if record["kind"] == "validation"]
+        values = np.array([record["recovered"][0] for record in records], dtype=float).T
+        updates = [record["update"] for record in records]
+        image = axes.imshow(
+            values, aspect="auto", origin="lower", cmap="viridis", vmin=0, vmax=1,
+            extent=(updates[0] / 2, updates[-1] + updates[0] / 2, 0.5, len(values) + 0.5),
+        )  # fmt: skip
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("updates")
+        axes.set_ylabel("inputs back")
     figure.colorbar(image, label="lost, of 1 by guessing")
     return figure
 

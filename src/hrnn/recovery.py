@@ -41,12 +41,10 @@ class Recovery:
         self.counts += there.sum(1).cpu()
 
     def lost(self) -> Tensor:
-        """(reach,): what is lost of the input j ticks back, j from 1: 0 is nothing, 1 as much as by guessing; nan where no
-        segment was so long, or there was nothing to guess."""
-        means = self.sums / self.counts[:, None]
-        if self.decoder.tokens:
-            guessed = torch.special.entr(means).sum(-1)
-        else:
-            guessed = self.squares / self.counts - means.square().mean(-1)
-        least = 1e-12 * self.squares / self.counts.clamp(min=1)
-        return torch.where(guessed > least, self.losses / self.counts / guessed, torch.nan)
+        """(reach,): what is lost of the input j ticks back, j from 1: 0 is nothing, 1 as much as by guessing, taken over all
+        indices as the local loss is (the last pixel of every image row may hardly vary); nan where no segment was so long, or
+        there was nothing to guess."""
+        total = self.counts.sum()
+        means, squares = self.sums.sum(0) / total, self.squares.sum() / total
+        guessed = torch.special.entr(means).sum() if self.decoder.tokens else squares - means.square().mean()
+        return torch.where((self.counts > 0) & (guessed > 1e-12 * squares), self.losses / self.counts / guessed, torch.nan)
