@@ -14,6 +14,7 @@ TYPE_CHECKING = False  # type checkers take it for true; typing itself is import
 if TYPE_CHECKING:
     from typing import Any
 
+    from hrnn.estimators import Forecaster, SequenceClassifier, SequenceRegressor
     from hrnn.gradients import Checkpointed, Chunk, Full, Gradient, Restricted, Result, Synthetic, Truncated, Updates
     from hrnn.hierarchy import HRNN, Tokens
     from hrnn.native.engine import engine
@@ -37,18 +38,24 @@ _HOMES = {
     "Updates": "hrnn.gradients",
     "engine": "hrnn.native.engine",
     "load": "hrnn.training.trained",
+    "Forecaster": "hrnn.estimators",
+    "SequenceClassifier": "hrnn.estimators",
+    "SequenceRegressor": "hrnn.estimators",
 }
-_MODULES = ("cells", "parallel", "gradients", "memory", "data", "export", "hub", "loading", "trackers")
+_MODULES = ("cells", "parallel", "gradients", "memory", "data", "estimators", "export", "hub", "loading", "trackers")
 
 __all__ = [
     "HRNN",
     "Checkpointed",
     "Chunk",
+    "Forecaster",
     "Full",
     "Given",
     "Gradient",
     "Restricted",
     "Result",
+    "SequenceClassifier",
+    "SequenceRegressor",
     "State",
     "Synthetic",
     "Tokens",

@@ -78,23 +78,23 @@ def _refuse(given: Mapping[str, Any], kind: str) -> None:
         raise UserError(f"--{name} is for tables, and --kind is {kind}; drop one of the two")
 
 
-def open_data(source: Source, place: Path, by: Any, held_out: float) -> Opened:
+def open_data(source: Source, place: Path, by: Any, validation: float, test: float) -> Opened:
     """A source's sequences, from its cache below `place`, or from what this process has open already; and their parts.
 
-    by: as `hrnn.data.split` has it; "forecast" is by time, unless parts are given
+    by, validation, test: as `hrnn.data.split` has them; "forecast" is by time, unless parts are given
     """
     try:
         seen = [(str(path), now.st_ino, now.st_size, now.st_mtime_ns) for path in source.files() for now in [path.stat()]]
     except OSError:
         seen = []  # which caching names
     said = json.dumps(source.options(), default=str, sort_keys=True)
-    key = (str(place), said, by, held_out, tuple(seen))
+    key = (str(place), said, by, validation, test, tuple(seen))
     found = _KNOWN.get(key)
     if found is None:
         sequences = cache(source, cache_folder(source, place), replace=True)
         if by == "forecast":
             by = None if "part" in sequences.labels else "time"
-        found = Opened(sequences, split(sequences, by, validation=held_out, test=held_out))
+        found = Opened(sequences, split(sequences, by, validation=validation, test=test))
         _KNOWN[key] = found
     return found
 

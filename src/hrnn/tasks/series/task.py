@@ -48,7 +48,7 @@ class Series(Task):
     validation: tuple[Path, ...] = ()
     """Others to validate on; by default split off."""
     test: tuple[Path, ...] = ()
-    """Others to test on; by default split off."""
+    """Others to test on; none: nothing is kept for a test; by default split off."""
     kind: Kind | None = None
     """What the files are, where their names do not say: audio, bases, proteins, bytes, text; tokens: arrays of names."""
     id: str | None = None
@@ -118,17 +118,22 @@ class Series(Task):
 
     @property
     def source(self) -> Source:
-        paths = {"training": self.data, "validation": self.validation, "test": self.test}
+        paths = {"training": self.data, "validation": self.validation, "test": () if self.untested else self.test}
         columns = {
             "id": self.id, "time": self.time, "values": self.values, "target": self.target, "part": self.split,
             "group": self.group, "categorical": self.categorical, "labels": self.labels, "targets": self.targets,
         }  # fmt: skip
         return source_of(paths, self.kind, columns)
 
+    @property
+    def untested(self) -> bool:
+        return self.test == (Path(NONE),)
+
     @cached_property
     def opened(self) -> Opened:
         by = self.split_by or ("forecast" if self.forecast else None)
-        return open_data(self.source, self.cache or Path("runs") / "cache", by, self.held_out)
+        place, test = self.cache or Path("runs") / "cache", 0.0 if self.untested else self.held_out
+        return open_data(self.source, place, by, self.held_out, test)
 
     @cached_property
     def learned(self) -> Preprocessing:
@@ -167,7 +172,8 @@ class Series(Task):
 
     def resolved(self) -> Series:
         task = super().resolved()
-        data, validation, test = (_absolute(some) for some in (task.data, task.validation, task.test))
+        data, validation = _absolute(task.data), _absolute(task.validation)
+        test = task.test if task.untested else _absolute(task.test)
         cache = (task.cache or Path("runs") / "cache").expanduser().absolute()
         labels = task.labels and task.labels.expanduser().absolute()
         task = replace(task, data=data, validation=validation, test=test, cache=cache, labels=labels)

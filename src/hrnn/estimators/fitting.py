@@ -1,0 +1,192 @@
+"""What estimators share: from plain arguments to a run in a folder, and from the run to a trained model in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from hrnn.data.columns import check_column
+from hrnn.errors import UserError
+from hrnn.estimators.given import as_arrow, is_frame, paths_in, sequences_in, write_table
+from hrnn.limits import fitted
+from hrnn.tasks import Series
+from hrnn.tasks.series.opened import NONE
+from hrnn.training.config import PARTS, Config
+from hrnn.training.display import Display, Lines
+from hrnn.training.folder import CONFIG
+from hrnn.training.loop import start
+from hrnn.training.run import Run
+from hrnn.training.trained import Trained, load
+
+OF_SERIES = (
+    "kind", "id", "time", "values", "group", "categorical", "labels", "split_by", "normalise", "patch", "intervals", "readout",
+    "crop", "class_weights", "memory", "held_out",
+)  # fmt: skip
+SHOWN = ("hidden_sizes", "periods", "window", "batch", "learning_rate", "schedule", "epochs", "updates", "normalise", "patch")
+DATA = "data.parquet"
+
+
+class Estimator(BaseEstimator):  # type: ignore[misc]
+    """Arguments are stored as they are; what is None is chosen from the data when it is fitted.
+
+    trained_: the run's network with head and preprocessing, as `hrnn.load` gives it; `trained_.stream()` takes a step at a time
+    chosen_:  options that were given or chosen, by name
+    result_:  how training ended: updates, seconds, the score on what was held out
+    """
+
+    own: tuple[str, ...] = ()  # arguments that are no options of a run
+    trained_: Trained
+    chosen_: dict[str, Any]
+    result_: dict[str, Any]
+    table_: bool
+
+    def _fit(self, make: Callable[[Path], Series]) -> None:
+        """Train on the data of a task, which `make` writes below a folder."""
+        with in_python(), folder_for(self.run) as folder, threads_kept():
+            given = self._options()
+            fitted(Series(**_some(given, OF_SERIES)))  # before anything is written
+            task = dataclasses.replace(make(folder), test=(Path(NONE),), cache=folder / "cache", **_some(given, OF_SERIES))
+            self._look_at(task)
+            sections = {name: kind(**_some(given, _names(kind))) for name, kind in PARTS.items()}
+            config = Config(task, **sections)
+            outcome = start(config, folder, display=Lines() if self.verbose else Spoken())
+            if outcome.result is None:
+                raise KeyboardInterrupt
+            cell = config.model.cell
+            self.trained_ = load(folder, cell=cell if ":" in cell else None)
+        known = self.trained_.config
+        chosen = {**vars(known.task), **vars(known.model), **vars(known.learning), **vars(known.budget)}
+        self.chosen_ = {name: chosen[name] for name in SHOWN}
+        self.result_ = outcome.result
+
+    def _look_at(self, task: Series) -> None:
+        """Refuse data that are not what the estimator is for, before it learns."""
+
+    def _options(self) -> dict[str, Any]:
+        """Options of the run by name, without those that are left open."""
+        given = {name: value for name, value in self.get_params(deep=False).items() if name not in self.own}
+        others = given.pop("options") or {}
+        known = [*OF_SERIES, *(name for kind in PARTS.values() for name in _names(kind))]
+        for name in others:
+            if name in self.get_params(deep=False):
+                raise UserError(f"options has {name!r}, which is an argument of its own; give it as such")
+            check_column(name, [one for one in known if one not in ("seed", "tracker")], "options", "an option")
+        given = {name: value for name, value in given.items() if name not in ("run", "random_state", "verbose")}
+        seed = self.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        quiet = {"tensorboard": False, "checkpoints": 1, "frozen_every": 0, "seed": int(seed)}
+        return {**quiet, **{name: plain(value) for name, value in (given | others).items() if value is not None}}
+
+    def _from_source(self, X: Any, target: str | None, **options: Any) -> Callable[[Path], Series]:
+        """A table in memory or paths, as the task reads them."""
+
+        def make(folder: Path) -> Series:
+            data = paths_in(X)
+            if not data:
+                data = (folder / DATA,)
+                write_table(data[0], as_arrow(X))
+            return Series(data=data, target=target, **options)
+
+        return make
+
+    def _given(self, X: Any) -> Any:
+        """Data to predict on, as a trained run takes them."""
+        check_is_fitted(self)
+        if paths := paths_in(X):
+            return paths
+        return as_arrow(X) if is_frame(X) and self.table_ else sequences_in(self, X, reset=False)
+
+    @contextmanager
+    def _answering(self) -> Iterator[Trained]:
+        check_is_fitted(self)
+        with in_python(), threads_kept():
+            torch.set_num_threads(self.trained_.config.upkeep.threads)
+            yield self.trained_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.three_d_array = True
+        tags.non_deterministic = False
+        return tags
+
+
+def _names(kind: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def _some(given: dict[str, Any], names: Any) -> dict[str, Any]:
+    return {name: given[name] for name in names if name in given}
+
+
+def plain(value: Any) -> Any:
+    """As options have it: whatever comes from numpy as Python's own."""
+    if isinstance(value, list | tuple | np.ndarray):
+        return tuple(plain(one) for one in value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class Spoken(Display):
+    """What may be wrong with a run, as Python's warnings."""
+
+    @contextmanager
+    def showing(self, run: Run) -> Iterator[None]:
+        for words in run.warnings:
+            warnings.warn(named(words), UserWarning, stacklevel=8)
+        yield
+
+
+def named(words: str) -> str:
+    """A sentence with options as Python has them."""
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda found: found[1].replace("-", "_"), words)
+
+
+@contextmanager
+def in_python() -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        raise UserError(named(str(error))) from None
+
+
+@contextmanager
+def threads_kept() -> Iterator[None]:
+    """A run sets the threads of torch, which are the caller's afterwards."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def folder_for(run: Any) -> Iterator[Path]:
+    """The folder of a run: the one that is named, without a trace if no run begins; or one that goes afterwards."""
+    if run is None:
+        with tempfile.TemporaryDirectory(prefix="hrnn-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder) / "run"
+        return
+    folder = Path(run).expanduser().absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"run is {folder}, which is there already; give a new folder, or remove it")
+    try:
+        yield folder
+    except BaseException:
+        if folder.is_dir() and not (folder / CONFIG).exists():
+            with suppress(OSError):
+                shutil.rmtree(folder)
+        raise

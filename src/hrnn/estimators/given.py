@@ -1,0 +1,151 @@
+"""What estimators are given: arrays as lists of sequences, tables as Arrow has them, paths; and sequences as a table on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from hrnn.arguments import shown
+from hrnn.errors import UserError
+
+Values = list[NDArray[Any]]  # (time, channels) of each sequence
+ROWS = 1 << 20  # of a table that are written at a time
+
+
+def paths_in(X: Any) -> tuple[Path, ...]:
+    """The paths that are meant; none where something else is."""
+    several = [X] if isinstance(X, str | os.PathLike) else X
+    if isinstance(several, list | tuple) and several and all(isinstance(one, str | os.PathLike) for one in several):
+        return tuple(Path(one) for one in several)
+    return ()
+
+
+def is_frame(X: Any) -> bool:
+    """A table in memory: of pandas, Polars or pyarrow."""
+    return hasattr(X, "columns") and (hasattr(X, "__arrow_c_stream__") or hasattr(X, "index"))
+
+
+def is_pandas(X: Any) -> bool:
+    return type(X).__module__.partition(".")[0] == "pandas"
+
+
+def as_arrow(X: Any) -> Any:
+    """A table in memory as one of pyarrow. An index of pandas that says more than the number of a row becomes columns: times
+    are called time, several levels keep their names."""
+    import pyarrow as pa
+
+    if not is_pandas(X):
+        return pa.table(X)
+    if X.index.nlevels > 1:
+        X = X.reset_index()
+    elif type(X.index).__name__ in ("DatetimeIndex", "PeriodIndex") and "time" not in X.columns:
+        X = X.to_timestamp() if type(X.index).__name__ == "PeriodIndex" else X
+        X = X.rename_axis("time").reset_index()
+    return pa.Table.from_pandas(X, preserve_index=False)
+
+
+def sequences_in(estimator: Any, X: Any, reset: bool) -> Values:
+    """A list of arrays, (sequences, time, channels), or (sequences, time), as scikit-learn's tables are; checked.
+
+    reset: whether the estimator is being fitted and keeps the columns of such a table; later ones must be alike
+    """
+    if isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1):
+        if any(np.ndim(one) if hasattr(one, "shape") else isinstance(one, list | tuple) for one in X):
+            sequences = [_sequence(one, place) for place, one in enumerate(X)]
+            _forget_columns(estimator, reset)
+            return _alike(sequences)
+    elif getattr(X, "ndim", 0) == 3:
+        _forget_columns(estimator, reset)
+        return list(check_array(X, allow_nd=True, ensure_all_finite="allow-nan", input_name="X"))
+    table = validate_data(estimator, X, reset=reset, ensure_all_finite="allow-nan")
+    return list(table[:, :, None])
+
+
+def _forget_columns(estimator: Any, reset: bool) -> None:
+    for name in ("n_features_in_", "feature_names_in_") if reset else ():
+        if hasattr(estimator, name):
+            delattr(estimator, name)
+
+
+def _sequence(one: Any, place: int) -> NDArray[Any]:
+    try:
+        array = np.asarray(one)
+        array = array.astype(np.float64) if array.dtype == object else array
+    except (ValueError, TypeError):
+        raise UserError(f"sequence {place} of X is no array of numbers; give arrays (time, channels) or (time,)") from None
+    if array.ndim not in (1, 2) or array.dtype.kind not in "fiub":
+        raise UserError(f"sequence {place} of X is {shown(array)}; give arrays of numbers, (time, channels) or (time,)")
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _alike(sequences: Values) -> Values:
+    for place, one in enumerate(sequences):
+        if not one.size:
+            raise UserError(f"sequence {place} of X is empty; leave it out")
+        if one.shape[1] != sequences[0].shape[1]:
+            raise UserError(
+                f"sequence {place} of X has {one.shape[1]} channels and the first has {sequences[0].shape[1]}; give equally many"
+            )
+        if np.isinf(one).any():
+            raise UserError(f"sequence {place} of X has infinite values; clean them, or put nan for what is missing")
+    return sequences
+
+
+def write(path: Path, sequences: Values, facts: Mapping[str, Sequence[Any]]) -> None:
+    """A long table, a row a step: id, channels x0, x1, ... and facts, of which there is one for each sequence."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = [f"x{channel}" for channel in range(sequences[0].shape[1])]
+    kind = np.result_type(np.float32, *{one.dtype for one in sequences})
+    schema = {"id": pa.int64(), **dict.fromkeys(names, pa.from_numpy_dtype(kind))}
+    schema |= {name: pa.array(values).type for name, values in facts.items()}
+    with parquet.ParquetWriter(path, pa.schema(schema)) as file:
+        for first, last in _together([len(one) for one in sequences]):
+            lengths = [len(one) for one in sequences[first:last]]
+            values = np.concatenate(sequences[first:last]).astype(kind)
+            numbers = np.repeat(np.arange(first, last), lengths)
+            columns = [numbers, *values.T, *(pa.array(some).take(pa.array(numbers)) for some in facts.values())]
+            file.write_table(pa.table(dict(zip(schema, columns, strict=True)), schema=pa.schema(schema)))
+
+
+def _together(lengths: list[int]) -> Iterator[tuple[int, int]]:
+    """First and last of sequences that make some ROWS together."""
+    first, rows = 0, 0
+    for place, length in enumerate(lengths, 1):
+        rows += length
+        if rows >= ROWS or place == len(lengths):
+            yield first, place
+            first, rows = place, 0
+
+
+def write_table(path: Path, table: Any) -> None:
+    import pyarrow.parquet as parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(table, path)
+
+
+def parts_of(kinds: NDArray[Any], share: float, random: np.random.RandomState) -> list[str]:
+    """For each sequence whether it is for training or validation: every kind alike, one at least for validation, and one of each
+    kind for training."""
+    chosen: list[int] = []
+    found, counts = np.unique(kinds, return_counts=True)
+    for kind in found:
+        some = random.permutation(np.flatnonzero(kinds == kind))
+        chosen += some[: min(int(share * len(some) + 0.5), len(some) - 1)].tolist()
+    if not chosen:
+        if counts.max() < 2:
+            raise UserError(
+                f"X has n_samples={len(kinds)}, one of each kind, and one more is needed to validate on; give more sequences"
+            )
+        chosen = [int(random.choice(np.flatnonzero(kinds == found[counts.argmax()])))]
+    return ["validation" if place in set(chosen) else "training" for place in range(len(kinds))]
