@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import hrnn
 from hrnn.cli import COMMANDS, main
 from hrnn.data import arrays, cache
 from hrnn.data.audio import recording
@@ -24,7 +25,9 @@ def bare(monkeypatch):
     """As after an installation without extras: their packages cannot be imported, what imports them has not been."""
     packages = [package for several in EXTRAS.values() for package in several]
     for name in list(sys.modules):
-        if name.partition(".")[0] in packages or name.startswith(("hrnn.commands", "hrnn.report", "hrnn.launching")):
+        if name.partition(".")[0] in packages or name.startswith(
+            ("hrnn.commands", "hrnn.report", "hrnn.launching", "hrnn.estimators")
+        ):
             monkeypatch.delitem(sys.modules, name)
     for package in packages:
         monkeypatch.setitem(sys.modules, package, None)
@@ -46,6 +49,7 @@ def test_the_command_line(bare, capsys, command):
         (suitable_display, r"a display of training needs hrnn\[cli\]; pip install"),
         (lambda: open_table(Path("t.csv")), r"t.csv, a table, needs hrnn\[data\]; pip install 'hrnn\[data\]'"),
         (lambda: recording(Path("a.wav")), r"a.wav, a recording, needs hrnn\[data\]; pip install"),
+        (lambda: hrnn.SequenceClassifier, r"hrnn.estimators needs hrnn\[data\]; pip install 'hrnn\[data\]'"),
         (lambda: require(None), r"--engine ray needs hrnn\[ray\]; pip install 'hrnn\[ray\]'"),
     ],
 )

@@ -14,7 +14,9 @@ TYPE_CHECKING = False  # type checkers take it for true; typing itself is import
 if TYPE_CHECKING:
     from typing import Any
 
-    from hrnn.estimators import Forecaster, SequenceClassifier, SequenceRegressor
+    from hrnn.estimators import Forecaster as Forecaster
+    from hrnn.estimators import SequenceClassifier as SequenceClassifier
+    from hrnn.estimators import SequenceRegressor as SequenceRegressor
     from hrnn.gradients import Checkpointed, Chunk, Full, Gradient, Restricted, Result, Synthetic, Truncated, Updates
     from hrnn.hierarchy import HRNN, Tokens
     from hrnn.native.engine import engine
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from hrnn.state import State
     from hrnn.training.trained import load
 
+_ESTIMATORS = ("Forecaster", "SequenceClassifier", "SequenceRegressor")  # not in __all__: they need hrnn[data]
 _HOMES = {
     "HRNN": "hrnn.hierarchy",
     "Tokens": "hrnn.hierarchy",
@@ -38,9 +41,7 @@ _HOMES = {
     "Updates": "hrnn.gradients",
     "engine": "hrnn.native.engine",
     "load": "hrnn.training.trained",
-    "Forecaster": "hrnn.estimators",
-    "SequenceClassifier": "hrnn.estimators",
-    "SequenceRegressor": "hrnn.estimators",
+    **dict.fromkeys(_ESTIMATORS, "hrnn.estimators"),
 }
 _MODULES = ("cells", "parallel", "gradients", "memory", "data", "estimators", "export", "hub", "loading", "trackers")
 
@@ -48,14 +49,11 @@ __all__ = [
     "HRNN",
     "Checkpointed",
     "Chunk",
-    "Forecaster",
     "Full",
     "Given",
     "Gradient",
     "Restricted",
     "Result",
-    "SequenceClassifier",
-    "SequenceRegressor",
     "State",
     "Synthetic",
     "Tokens",
@@ -77,4 +75,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_MODULES, "__version__"])
+    return sorted([*__all__, *_ESTIMATORS, *_MODULES, "__version__"])

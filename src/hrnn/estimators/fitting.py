@@ -9,6 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hrnn.data.columns import check_column
+from hrnn.arguments import shown
 from hrnn.errors import UserError
 from hrnn.estimators.given import as_arrow, is_frame, paths_in, sequences_in, write_table
 from hrnn.limits import fitted
@@ -55,7 +56,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, make: Callable[[Path], Series]) -> None:
         """Train on the data of a task, which `make` writes below a folder."""
-        with in_python(), folder_for(self.run) as folder, threads_kept():
+        with folder_for(self.run) as folder, in_python(folder / DATA), threads_kept():
             given = self._options()
             fitted(Series(**_some(given, OF_SERIES)))  # before anything is written
             task = dataclasses.replace(make(folder), test=(Path(NONE),), cache=folder / "cache", **_some(given, OF_SERIES))
@@ -79,11 +80,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Options of the run by name, without those that are left open."""
         given = {name: value for name, value in self.get_params(deep=False).items() if name not in self.own}
         others = given.pop("options") or {}
-        known = [*OF_SERIES, *(name for kind in PARTS.values() for name in _names(kind))]
+        known = [*OF_SERIES, *(name for kind in PARTS.values() for name in _names(kind) if name not in ("seed", "tracker"))]
         for name in others:
-            if name in self.get_params(deep=False):
+            if name in given:
                 raise UserError(f"options has {name!r}, which is an argument of its own; give it as such")
-            check_column(name, [one for one in known if one not in ("seed", "tracker")], "options", "an option")
+            if name not in known:
+                near = get_close_matches(str(name), known, n=1) or [", ".join(known)]
+                raise UserError(f"options has {shown(name)}, which is no option of a run; did you mean {near[0]}?")
         given = {name: value for name, value in given.items() if name not in ("run", "random_state", "verbose")}
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
@@ -156,11 +159,13 @@ def named(words: str) -> str:
 
 
 @contextmanager
-def in_python() -> Iterator[None]:
+def in_python(data: Path | None = None) -> Iterator[None]:
+    """Errors in the caller's terms. data: a file of which the caller knows nothing"""
     try:
         yield
     except UserError as error:
-        raise UserError(named(str(error))) from None
+        words = str(error) if data is None else str(error).replace(str(data), "X")
+        raise UserError(named(words)) from None
 
 
 @contextmanager
@@ -177,8 +182,8 @@ def threads_kept() -> Iterator[None]:
 def folder_for(run: Any) -> Iterator[Path]:
     """The folder of a run: the one that is named, without a trace if no run begins; or one that goes afterwards."""
     if run is None:
-        with tempfile.TemporaryDirectory(prefix="hrnn-", ignore_cleanup_errors=True) as folder:
-            yield Path(folder) / "run"
+        with tempfile.TemporaryDirectory(prefix="hrnn-", ignore_cleanup_errors=True) as place:
+            yield Path(place) / "run"
         return
     folder = Path(run).expanduser().absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

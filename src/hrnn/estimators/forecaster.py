@@ -13,7 +13,7 @@ from hrnn.arguments import shown
 from hrnn.data.columns import Wanted, roles
 from hrnn.errors import UserError
 from hrnn.estimators.fitting import DATA, Estimator
-from hrnn.estimators.given import Values, as_arrow, is_frame, is_pandas, paths_in, sequences_in, write
+from hrnn.estimators.given import Values, is_frame, is_pandas, paths_in, sequences_in, write
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE
 from hrnn.training.predicting import predictions
@@ -73,9 +73,9 @@ class Forecaster(Estimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Forecaster:
-        """X: one series (time,), an array or a Series of pandas; several: a list of (time,) or (time, channels) arrays, an array
-        (series, time) or (series, time, channels); a table of pandas, Polars or pyarrow with a row for each time, and an id where
-        it holds several series; or paths that `hrnn train series` reads. nan is a missing value.
+        """X: one series (time,), an array or a Series of pandas; several: a list of (time,) or (time, channels) arrays, an
+        array (series, time) or (series, time, channels); a table of pandas, Polars or pyarrow with a row for each time, and an
+        id where it holds several series; or paths that `hrnn train series` reads. nan is a missing value.
 
         y: not used
         """
@@ -87,6 +87,8 @@ class Forecaster(Estimator):
             self._fit(self._from_source(X, None, forecast=inputs))
         else:
             sequences = self._series(X, reset=True)
+            if max(len(one) for one in sequences) < 2:
+                raise UserError("every series of X has one step (n_features=1), and nothing follows it; give longer ones")
 
             def make(folder: Path) -> Series:
                 write(folder / DATA, sequences, {})
@@ -136,8 +138,8 @@ class Forecaster(Estimator):
         return pandas.DataFrame(rows)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """How much better than to repeat the last value: 1 minus the ratio of mean absolute errors over the last `horizon` values
-        of each series, which are predicted from those before. 1 is perfect, 0 no better. X: arrays; y: not used"""
+        """How much better than to repeat the last value: 1 minus the ratio of mean absolute errors over the last `horizon`
+        values of each series, which are predicted from those before. 1 is perfect, 0 no better. X: arrays; y: not used"""
         if paths_in(X) or is_frame(X):
             raise UserError("score takes arrays: a list of (time, channels), or one series (time,)")
         sequences, ahead = self._series(X, reset=False), int(self.horizon)
@@ -155,6 +157,6 @@ class Forecaster(Estimator):
 
 def _is_one(X: Any) -> bool:
     """One series, (time,)?"""
-    if getattr(X, "dtype", None) == object:
+    if isinstance(X, np.ndarray) and X.dtype == object:
         return False
     return getattr(X, "ndim", 0) == 1 or (isinstance(X, list | tuple) and bool(X) and all(np.ndim(one) == 0 for one in X))

@@ -1,4 +1,4 @@
-"""What estimators are given: arrays as lists of sequences, tables as Arrow has them, paths; and sequences as a table on disk."""
+"""What estimators are given: arrays as lists of sequences, tables as Arrow has them, paths; and a table on disk from these."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def as_arrow(X: Any) -> Any:
 
     if not is_pandas(X):
         return pa.table(X)
-    if X.index.nlevels > 1:
+    index = type(X.index).__name__
+    if index == "MultiIndex":
         X = X.reset_index()
-    elif type(X.index).__name__ in ("DatetimeIndex", "PeriodIndex") and "time" not in X.columns:
-        X = X.to_timestamp() if type(X.index).__name__ == "PeriodIndex" else X
-        X = X.rename_axis("time").reset_index()
+    elif index in ("DatetimeIndex", "PeriodIndex") and "time" not in X.columns:
+        X = (X.to_timestamp() if index == "PeriodIndex" else X).rename_axis("time").reset_index()
     return pa.Table.from_pandas(X, preserve_index=False)
 
 
@@ -56,22 +56,26 @@ def sequences_in(estimator: Any, X: Any, reset: bool) -> Values:
 
     reset: whether the estimator is being fitted and keeps the columns of such a table; later ones must be alike
     """
-    if isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1):
-        if any(np.ndim(one) if hasattr(one, "shape") else isinstance(one, list | tuple) for one in X):
-            sequences = [_sequence(one, place) for place, one in enumerate(X)]
-            _forget_columns(estimator, reset)
-            return _alike(sequences)
-    elif getattr(X, "ndim", 0) == 3:
-        _forget_columns(estimator, reset)
+    if _are_several(X) or getattr(X, "ndim", 0) == 3:
+        for name in ("n_features_in_", "feature_names_in_") if reset else ():
+            vars(estimator).pop(name, None)
+        if _are_several(X):
+            return _alike([_sequence(one, place) for place, one in enumerate(X)])
         return list(check_array(X, allow_nd=True, ensure_all_finite="allow-nan", input_name="X"))
     table = validate_data(estimator, X, reset=reset, ensure_all_finite="allow-nan")
     return list(table[:, :, None])
 
 
-def _forget_columns(estimator: Any, reset: bool) -> None:
-    for name in ("n_features_in_", "feature_names_in_") if reset else ():
-        if hasattr(estimator, name):
-            delattr(estimator, name)
+def _are_several(X: Any) -> bool:
+    """Sequences one by one? A list of equally long lists of numbers is a table."""
+    if isinstance(X, np.ndarray):
+        return X.dtype == object and X.ndim == 1 and any(np.ndim(one) for one in X)
+    if not isinstance(X, list | tuple):
+        return False
+    if any(hasattr(one, "shape") and np.ndim(one) for one in X):
+        return True
+    lists = [one for one in X if isinstance(one, list | tuple)]
+    return len({len(one) for one in lists}) > 1 or any(isinstance(one[0], list | tuple) for one in lists if one)
 
 
 def _sequence(one: Any, place: int) -> NDArray[Any]:
@@ -91,7 +95,7 @@ def _alike(sequences: Values) -> Values:
             raise UserError(f"sequence {place} of X is empty; leave it out")
         if one.shape[1] != sequences[0].shape[1]:
             raise UserError(
-                f"sequence {place} of X has {one.shape[1]} channels and the first has {sequences[0].shape[1]}; give equally many"
+                f"sequence {place} of X has {one.shape[1]} channels, the first {sequences[0].shape[1]}; give equally many"
             )
         if np.isinf(one).any():
             raise UserError(f"sequence {place} of X has infinite values; clean them, or put nan for what is missing")
@@ -135,8 +139,8 @@ def write_table(path: Path, table: Any) -> None:
 
 
 def parts_of(kinds: NDArray[Any], share: float, random: np.random.RandomState) -> list[str]:
-    """For each sequence whether it is for training or validation: every kind alike, one at least for validation, and one of each
-    kind for training."""
+    """For each sequence whether it is for training or validation: every kind alike, one at least for validation, and one of
+    each kind for training."""
     chosen: list[int] = []
     found, counts = np.unique(kinds, return_counts=True)
     for kind in found:

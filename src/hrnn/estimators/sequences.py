@@ -41,7 +41,14 @@ class OfSequences(Estimator):
         if self.table_:
             return self._fit(self._from_source(X, y, target_is=self.kind))
         if y is None or isinstance(y, str):
-            raise UserError(f"{type(self).__name__} requires y to be passed, but the target y is {y}; give one for each sequence")
+            raise UserError(
+                f"{type(self).__name__} requires y to be passed, but the target y is {y}; give one for each sequence"
+            )
+        if is_frame(X) and len(X) != len(y):
+            raise UserError(
+                f"X has {len(X)} rows and y {len(y)} entries; give one for each row where a row is a sequence, and the name of "
+                "the column where a row is a step, as in fit(table, 'label')"
+            )
         sequences = sequences_in(self, X, reset=True)
         y = column_or_1d(y, warn=True)
         check_consistent_length(sequences, y)
@@ -89,13 +96,13 @@ class OfSequences(Estimator):
 class SequenceClassifier(ClassifierMixin, OfSequences):  # type: ignore[misc]
     """A class for each sequence, as scikit-learn has it: `fit`, `predict`, `predict_proba`, `score`.
 
-    hidden_sizes, periods, window, batch, learning_rate, epochs, updates, normalise, patch: as `hrnn train series` has them; what
-                   is None is chosen from the data, and in `chosen_` afterwards
+    hidden_sizes, periods, window, batch, learning_rate, epochs, updates, normalise, patch: as `hrnn train series` has them;
+                   what is None is chosen from the data, and in `chosen_` afterwards
     readout:       "every": every step learns the class, and the mean of the logits is the prediction; "last": the last alone
     class_weights: "equal", or "balanced": classes count for the inverse of their frequency
     memory:        bytes that learning may take, as in "500MB": what is not given is chosen to fit
     held_out:      share of the sequences that is not learned from but says which weights are kept
-    options:       any other option of `hrnn train series` by name, as in {"cell": "gru"}; for tables {"id": "walk"} and the like
+    options:       any other option of `hrnn train series` by name, as in {"cell": "gru"}; of tables, {"id": "walk"}
     run:           a new folder to keep the run in, for `hrnn evaluate`, `predict` or `report`; None: nothing is left
     random_state:  of weights, of the order of sequences and of which are held out
     verbose:       lines on standard error: what was chosen, how far it is

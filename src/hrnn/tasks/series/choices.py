@@ -65,7 +65,7 @@ def chosen(shape: Shape, budget: int | None) -> dict[str, Any]:
 def periods_for(length: int) -> tuple[int, ...]:
     """16 to 20 for 1,000 to 1,500 steps, more levels for more."""
     if length <= 2_300:
-        return (max(2, round(math.sqrt(length) / 2)),)
+        return (max(min(2, length), round(math.sqrt(length) / 2)),)
     if length <= 35_000:
         return (max(8, round(0.75 * length ** (1 / 3))),) * 2
     return (min(24, round(0.9 * length**0.25)),) * 3

@@ -1,0 +1,71 @@
+"""Tables and series of pandas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import hrnn
+from tests.estimators.made import QUICK, columns, repeated, waves
+
+pd = pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+
+X, Y = waves()
+LONG = pd.DataFrame(columns(X) | {"gait": repeated(X, Y), "surface": repeated(X, ["sand", "wood", "sand"] * 8)})
+
+
+def test_a_long_table_has_a_row_for_each_step():
+    options = {"id": "walk", "values": ["a", "b", "surface"]}
+    model = hrnn.SequenceClassifier(**QUICK, options=options).fit(LONG, "gait")
+    assert model.classes_.tolist() == ["fast", "slow"]
+    assert model.trained_.config.task.learned.kinds == ("number", "number", "category")
+    predicted = model.predict(LONG.drop(columns="gait"))
+    assert predicted.shape == (LONG["walk"].nunique(),)
+    some = LONG[LONG["walk"].isin(["w5", "w2"])]
+    assert predicted[[2, 5]].tolist() == model.predict(some).tolist()  # in the order in which they first appear
+    assert model.score(LONG, "gait") == np.mean(predicted == Y)
+
+
+def test_with_targets_beside_it_a_row_is_a_sequence():
+    wide = pd.DataFrame(np.stack([one[:9, 0] for one in X]), columns=[f"t{step}" for step in range(9)], index=range(100, 124))
+    labels = pd.Series(Y, index=wide.index)
+    model = make_pipeline(StandardScaler().set_output(transform="pandas"), hrnn.SequenceClassifier(**QUICK)).fit(wide, labels)
+    assert model.predict(wide).shape == (24,)
+    alone = hrnn.SequenceClassifier(**QUICK).fit(wide, labels)
+    assert alone.feature_names_in_.tolist() == wide.columns.tolist()
+    assert np.array_equal(
+        alone.predict_proba(wide), hrnn.SequenceClassifier(**QUICK).fit(wide.to_numpy(), Y).predict_proba(wide.to_numpy())
+    )
+    with pytest.raises(ValueError, match="feature names should match"):
+        alone.predict(wide.rename(columns={"t0": "other"}))
+
+
+HOURS = pd.date_range("2026-01-01", periods=240, freq="h")
+LOAD = pd.DataFrame({"ds": HOURS, "y": 50 + 10 * np.sin(np.arange(240) / 4)})
+
+
+def test_a_series_with_times_however_they_stand():
+    model = hrnn.Forecaster(3, **QUICK)
+    found = model.fit(LOAD).predict()
+    assert found.columns.tolist() == ["step", "y"]
+    assert found["step"].tolist() == [240, 241, 242]
+    for same in (
+        LOAD.set_index("ds"),
+        LOAD.set_index(HOURS.rename(None))[["y"]],
+        LOAD[["y"]],
+        LOAD[["y"]].set_index(HOURS.to_period("h")),
+    ):
+        assert np.allclose(model.fit(same).predict()["y"], found["y"], atol=1e-5)
+    alone = model.fit(LOAD.set_index("ds")["y"]).predict()
+    assert np.allclose(alone, found["y"], atol=1e-5)
+
+
+def test_several_series_with_their_names():
+    panel = pd.concat([LOAD.assign(unique_id=name, y=LOAD["y"] * scale) for name, scale in (("b", 1), ("a", 2))])
+    model = hrnn.Forecaster(2, **QUICK).fit(panel)
+    found = model.predict(panel)
+    assert found["unique_id"].tolist() == ["b", "b", "a", "a"]
+    assert found["y"].equals(model.forecast_["y"])
+    assert np.allclose(model.fit(panel.set_index(["unique_id", "ds"])).predict()["y"], found["y"])
