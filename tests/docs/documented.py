@@ -20,7 +20,7 @@ PAGES = (README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")))
 UPDATES = os.environ.get("HRNN_DOCS_UPDATES", "2")
 
 # What a page needs beside hrnn[cli,data]: packages, by the extra that brings them.
-EXTRAS = {"export.md": ("onnx", "onnx", "onnxruntime", "onnxscript")}
+EXTRAS = {"export.md": ("onnx", "onnx", "onnxruntime", "onnxscript"), "estimators.md": ("dev", "pandas")}
 
 # Options that come last win.
 _FEWER = {

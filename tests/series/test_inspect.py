@@ -54,3 +54,4 @@ def test_periods_grow_with_lengths():
     assert 16 <= periods_for(1500)[0] <= 20
     assert len(periods_for(10_000)) == 2
     assert len(periods_for(100_000)) == 3
+    assert (periods_for(2), periods_for(1)) == ((2,), (1,))  # no longer than a sequence
