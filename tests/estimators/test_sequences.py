@@ -121,9 +121,9 @@ def test_options_reach_the_run(option, value, where):
 
 
 def test_others_come_by_their_names():
-    model = hrnn.SequenceClassifier(**QUICK, options={"cell": "gru", "crop": 5, "stop_after": 3}).fit(X, Y)
+    model = hrnn.SequenceClassifier(**QUICK, options={"cell": "gru", "crop": 5, "clip": None}).fit(X, Y)
     config = model.trained_.config
-    assert (config.model.cell, config.task.crop, config.budget.stop_after) == ("gru", 5, 3)
+    assert (config.model.cell, config.task.crop, config.learning.clip) == ("gru", 5, None)
     assert config.upkeep.seed == 0
     assert hrnn.SequenceClassifier(updates=1, random_state=7).fit(X, Y).trained_.config.upkeep.seed == 7
 

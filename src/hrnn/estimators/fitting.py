@@ -58,8 +58,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Train on the data of a task, which `make` writes below a folder."""
         with folder_for(self.run) as folder, in_python(folder / DATA), threads_kept():
             given = self._options()
-            fitted(Series(**_some(given, OF_SERIES)))  # before anything is written
-            task = dataclasses.replace(make(folder), test=(Path(NONE),), cache=folder / "cache", **_some(given, OF_SERIES))
+            of_data = _some(given, OF_SERIES)
+            fitted(Series(**of_data))  # before anything is written
+            task = fitted(dataclasses.replace(make(folder), test=(Path(NONE),), cache=folder / "cache", **of_data))
             self._look_at(task)
             sections = {name: kind(**_some(given, _names(kind))) for name, kind in PARTS.items()}
             config = Config(task, **sections)
@@ -82,17 +83,18 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         others = given.pop("options") or {}
         known = [*OF_SERIES, *(name for kind in PARTS.values() for name in _names(kind) if name not in ("seed", "tracker"))]
         for name in others:
-            if name in given:
+            if name in self.get_params(deep=False):
                 raise UserError(f"options has {name!r}, which is an argument of its own; give it as such")
             if name not in known:
                 near = get_close_matches(str(name), known, n=1) or [", ".join(known)]
                 raise UserError(f"options has {shown(name)}, which is no option of a run; did you mean {near[0]}?")
-        given = {name: value for name, value in given.items() if name not in ("run", "random_state", "verbose")}
+        no_options = ("run", "random_state", "verbose")
+        given = {name: value for name, value in given.items() if value is not None and name not in no_options}
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
         quiet = {"tensorboard": False, "checkpoints": 1, "frozen_every": 0, "seed": int(seed)}
-        return {**quiet, **{name: plain(value) for name, value in (given | others).items() if value is not None}}
+        return {**quiet, **{name: plain(value) for name, value in (given | others).items()}}
 
     def _from_source(self, X: Any, target: str | None, **options: Any) -> Callable[[Path], Series]:
         """A table in memory or paths, as the task reads them."""
