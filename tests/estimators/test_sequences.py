@@ -19,7 +19,7 @@ import hrnn
 from hrnn.errors import UserError
 from hrnn.estimators.given import parts_of
 from tests.commands.console import hrnn as command
-from tests.data.made import write_table
+from tests.data.made import recordings, write_table
 from tests.estimators.made import QUICK, columns, repeated, waves
 
 X, Y = waves()
@@ -207,6 +207,18 @@ def test_tables_with_their_targets(tmp_path, on_disk):
     assert model.score(given, "code") == accuracy_score([3, 1] * 12, model.predict(given))
     regressor = hrnn.SequenceRegressor(**QUICK, options=options).fit(given, "pace")
     assert regressor.score(given, "pace") == pytest.approx(r2_score(np.arange(24.0), regressor.predict(X)))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # so few units for patches of audio
+def test_folders_have_classes_by_their_names(tmp_path):
+    place = recordings(tmp_path / "recordings")
+    model = hrnn.SequenceClassifier(**QUICK, held_out=0.25).fit(place)
+    assert model.classes_.tolist() == ["high", "low"]
+    high = place / "test" / "high"
+    assert model.predict(high).shape == (2,)
+    assert model.score(place / "test") == np.mean(
+        [*(model.predict(high) == "high"), *(model.predict(high.with_name("low")) == "low")]
+    )
 
 
 TABLE = pa.table(columns(X) | {"gait": repeated(X, Y.tolist())})
