@@ -1,20 +1,14 @@
-"""What stands on the page beside curves: commands, memory and time, sweeps, studies, samples."""
+"""What stands on the page beside curves: memory and time, sweeps, studies, samples."""
 
-import dataclasses
 import json
-import shlex
 
 import pytest
 
-from hrnn.commands.options import parse
-from hrnn.commands.train import Train
 from hrnn.report.committed import FOLDER
-from hrnn.report.page_facts import NO_OPTIONS, RESTRICTED, command_of, memory_of, times_of
+from hrnn.report.page_facts import RESTRICTED, memory_of, times_of
 from hrnn.report.page_numbers import confusion_of, evenly, recovered_of
 from hrnn.report.page_studies import committed_study
-from hrnn.tasks import TASKS, task_named
 from hrnn.training import config as configs
-from hrnn.training.config import resolved, to_json
 from tests.commands.console import hrnn
 from tests.report.pages import config, content_of, page_of, records, write
 from tests.runs import SMALL, tasks
@@ -22,34 +16,8 @@ from tests.runs import SMALL, tasks
 RESULTS = FOLDER.parents[3] / "results"
 
 
-@pytest.mark.parametrize("name", ["copy", "pixels", "text", "unlocked", "needle"])
-def test_the_command_trains_the_same_again(tmp_path, name):
-    task, *words = tasks(tmp_path)[name]
-    began = resolved(parsed(task, [*words, *SMALL, "--no-tensorboard"]))
-    command = shlex.split(command_of(to_json(began)))
-    assert command[:3] == ["hrnn", "train", task]
-    again = resolved(parsed(task, command[3:]))
-    assert to_json(again) == to_json(began)
-
-
-def parsed(task, words):
-    kind = Train[task_named(task)]
-    return parse(kind, f"train {task}", words).config
-
-
-def test_what_is_known_without_torch_is_what_the_tasks_say():
-    hidden = {
-        name: tuple(field.name for field in dataclasses.fields(task) if field.metadata.get("hidden"))
-        for name, task in TASKS.items()
-    }
-    assert {name: several for name, several in hidden.items() if several} == NO_OPTIONS
+def test_what_is_known_without_torch_is_what_the_models_say():
     assert configs.RESTRICTED == RESTRICTED
-
-
-def test_the_command_of_a_task_of_ones_own():
-    entries = config(task="mine.tasks:Own")
-    entries["task"]["data"] = "a file; rm -rf"
-    assert command_of(entries).startswith("hrnn train --task mine.tasks:Own --pool 2 --order --data 'a file; rm -rf' --model")
 
 
 def test_memory_where_periods_are_fixed():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 from hrnn.memory import exact_count, paper_count
 from hrnn.tasks import Task, name_of
+from hrnn.training.command import command_of
 from hrnn.training.config import PARTS, Config
 from hrnn.training.trained import Trained
 
@@ -63,21 +63,16 @@ def _plain(value: Any) -> Any:
 
 def command(config: Config[Any]) -> str:
     """What to type to train the same again: every option that is not what it is by default, files by their names."""
-    name = name_of(config.task)
-    words = ["hrnn", "train", *([name] if ":" not in name else ["--task", name])]
-    for part in (config.task, *(getattr(config, part) for part in PARTS)):
-        for field in dataclasses.fields(part):
-            value = getattr(part, field.name)
-            spoken = field.init and not field.metadata.get("hidden") and field.name not in OF_THE_MACHINE
-            if spoken and value not in ((), field.default):
-                words += _words(field.name.replace("_", "-"), _plain(value))
-    return shlex.join(words)
-
-
-def _words(option: str, value: Any) -> list[str]:
-    if isinstance(value, bool):
-        return [f"--{option}" if value else f"--no-{option}"]
-    return [f"--{option}", *(map(str, value) if isinstance(value, list) else [str(value)])]
+    parts = {"task": config.task, **{part: getattr(config, part) for part in PARTS}}
+    entries = {name: options(part) for name, part in parts.items()}
+    default = {name: {field.name: _plain(field.default) for field in dataclasses.fields(part)} for name, part in parts.items()}
+    entries["task"] = {"name": name_of(config.task), **entries["task"]}
+    hidden = [field.name for field in dataclasses.fields(config.task) if field.metadata.get("hidden")]
+    return command_of(
+        entries,
+        without=[*OF_THE_MACHINE, *hidden],
+        said=lambda section, option, value: value != [] and value != default[section][option],
+    )
 
 
 def memory(config: Config[Any]) -> dict[str, float] | None:

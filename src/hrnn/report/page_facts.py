@@ -1,8 +1,7 @@
-"""What a page says of a run beside its curves: the command that trains it again, its data, its memory and its time."""
+"""What a page says of a run beside its curves: its data, its memory and its time."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
@@ -13,33 +12,8 @@ from hrnn.report.summary import number
 from hrnn.training.formats import SECTIONS
 from hrnn.training.journal import Record
 
-NO_OPTIONS = {  # what a task finds out by itself; a test compares
-    "pixels": ("order",),
-    "text": ("vocabulary",),
-    "series": ("preprocessing", "weights", "naive", "changed", "tested"),
-}
 SHOWN_ANYWAY = ("task.name", "model.model", "task.vocabulary", "task.order")  # or too long to be shown
 RESTRICTED = ("ours", "gr-hrnn")  # as hrnn.training.config has it, without torch; a test compares them
-
-
-def command_of(entries: dict[str, Any]) -> str:
-    """What to type to train the same again; every option is there, so that it means the same with other defaults."""
-    task = dict(entries["task"])
-    name = str(task.pop("name"))
-    words = ["hrnn", "train", *([name] if ":" not in name else ["--task", name])]
-    options = {key: value for key, value in task.items() if key not in NO_OPTIONS.get(name, ())}
-    for section in SECTIONS[1:]:
-        # An open budget is what it is by default, and so is not said.
-        options |= {key: value for key, value in entries[section].items() if section != "budget" or value is not None}
-    for key, value in options.items():
-        words += _words(key.replace("_", "-"), value)
-    return " ".join(shlex.quote(word) for word in words)
-
-
-def _words(option: str, value: Any) -> list[str]:
-    if isinstance(value, bool):
-        return [f"--{option}" if value else f"--no-{option}"]
-    return [f"--{option}", *(map(str, value) if isinstance(value, list) else [str(value)])]
 
 
 def data_of(entries: dict[str, Any]) -> list[tuple[str, int, str]]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from hrnn.metrics import Metrics
-from hrnn.report.page_facts import command_of, data_of, engine_of, memory_of, option_text, times_of
+from hrnn.report.page_facts import data_of, engine_of, memory_of, option_text, times_of
 from hrnn.report.page_numbers import confusion_of, not_numbers, recovered_of
 from hrnn.report.page_runs import ShownRun
 from hrnn.report.table import Table
+from hrnn.training.command import command_of
 
 Entries = dict[str, Any]
 
