@@ -43,6 +43,14 @@ def write_text(path: Path, copies: int = 60) -> Path:
     return path
 
 
+def write_walks(path: Path, walks: int = 40, steps: int = 12) -> Path:
+    """A table of short sequences of two numbers, slow and fast ones."""
+    gaits = ["fast" if walk % 3 else "slow" for walk in range(walks)]
+    rows = [f"{w},{t},{np.sin(t * (1 + w % 3)):.4f},{t % 4},{gaits[w]}" for w in range(walks) for t in range(steps)]
+    path.write_text("\n".join(["walk,time,x,y,gait", *rows]))
+    return path
+
+
 def literal_boundaries(text: str, names: Sequence[str]) -> np.ndarray:
     """Where segments begin, bool (characters + 1, levels), as the definition has it: after each match in the whole text."""
     starts = np.zeros((len(text) + 1, len(names)), bool)

@@ -96,7 +96,7 @@ class Metrics:
     def all(self) -> tuple[Metric, ...]:
         """What one looks for first at the front."""
         first = () if self.progress is None else (self.progress,)
-        return (*first, *self.task, *(() if self.score.name == LOSS.name else (LOSS,)), self.local)
+        return (*first, *self.task, *(() if LOSS.name in {metric.name for metric in self.task} else (LOSS,)), self.local)
 
     def named(self, name: str) -> Metric:
         """The metric of an entry; one that nobody has described reads as it is called."""

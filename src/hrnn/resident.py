@@ -45,6 +45,14 @@ def peak_since(before: int) -> int:
     return _status("VmHWM") - before
 
 
+def peak_of_process() -> int | None:
+    """The most resident bytes that this process has had so far; None where the system does not say."""
+    try:
+        return _status("VmHWM")
+    except (OSError, StopIteration):
+        return None
+
+
 def _status(name: str) -> int:
     with open("/proc/self/status") as file:
         line = next(line for line in file if line.startswith(name + ":"))

@@ -4,10 +4,13 @@ import json
 
 import pytest
 
+from hrnn.memory import predict, predict_checkpointed, predict_truncated
 from hrnn.report.committed import FOLDER
-from hrnn.report.page_facts import RESTRICTED, memory_of, times_of
+from hrnn.report.page_facts import differing, notes_of, option_text, times_of
+from hrnn.report.page_memory import RESTRICTED, memory_of
 from hrnn.report.page_numbers import confusion_of, evenly, recovered_of
 from hrnn.report.page_studies import committed_study
+from hrnn.room import in_words
 from hrnn.training import config as configs
 from tests.commands.console import hrnn
 from tests.report.pages import config, content_of, page_of, records, write
@@ -21,13 +24,39 @@ def test_what_is_known_without_torch_is_what_the_models_say():
 
 
 def test_memory_where_periods_are_fixed():
-    found = memory_of(config(), {"name": "native"})
-    assert found["vectors by the paper's count"] == 4 + 2 * (20 // 4)
-    assert found["predicted MB, for three symbols"] > 2
-    assert memory_of(config(model="hrnn"), None) == {"vectors by the paper's count": 20}
-    assert memory_of(config(model="mr-hrnn"), None) == {"vectors by the paper's count": 14}
-    assert memory_of(config(periods=[]), None) == {}  # given by the data
-    assert memory_of(config(cell="mine:Cell"), None) == {}
+    found = memory_of(config(), {"name": "native"}, None)
+    assert found["vectors by the paper's count"] == str(4 + 2 * (20 // 4))
+    assert list(found) == ["vectors by the paper's count", "vectors, exactly", "predicted, for three symbols"]
+    known = {**config(), "about": {"notes": [], "tokens": False, "inputs": 5000, "outputs": 5000}}
+    wide = memory_of(known, {"name": "native"}, {"peak_bytes": 300_000_000}, 5_000_000)
+    options = {"inputs": 5000, "tokens": False, "outputs": 5000, "decoder_units": 16, "all_indices": True}
+    predicted = predict([8, 8], [4], 20, 10, native=True, segments_at_once=1, **options)
+    assert wide["predicted"] == in_words(predicted)
+    assert (wide["of an update, measured now"], wide["all of the process at its peak, measured"]) == ("5 MB", "300 MB")
+
+
+def test_memory_of_every_method():
+    shape = ([8, 8], [4], 20, 10)
+    options = {"decoder_units": 16, "native": True}
+    full = memory_of(config(model="hrnn"), {"name": "native"}, None)
+    assert full["vectors by the paper's count"] == "20"
+    assert full["predicted, for three symbols"] == in_words(predict_truncated(*shape, 20, **options))
+    assert memory_of(config(gradient="full"), {"name": "native"}, None) == full
+    shorter = memory_of(config(model="mr-hrnn"), {"name": "native"}, None)
+    assert shorter["vectors by the paper's count"] == "14"
+    assert shorter == memory_of(config(gradient="truncated:14"), {"name": "native"}, None)
+    kept = memory_of(config(gradient="checkpointed"), {"name": "native"}, None)
+    assert kept == {"predicted, for three symbols": in_words(predict_checkpointed(*shape, **options))}
+    again = memory_of(config(gradient="replay:0.5"), {"name": "native"}, None)["predicted, for three symbols"]
+    assert again == in_words(predict(*shape, replay=0.5, all_indices=True, segments_at_once=1, **options))
+    assert "predicted, for three symbols" not in memory_of(config(gradient="synthetic"), None, None)
+
+
+def test_memory_where_nothing_can_be_said():
+    assert list(memory_of(config(periods=[]), None, None)) == ["vectors"]  # given by the data
+    assert "predicted" not in str(memory_of(config(cell="mine:Cell"), None, None))
+    for nonsense in ({"window": "x"}, {"gradient": "truncated:x"}, {"hidden_sizes": 3}, {"periods": [0]}):
+        assert memory_of(config(**nonsense), None, {"peak_bytes": "many"}) == {}
 
 
 def test_time_by_part():
@@ -39,6 +68,30 @@ def test_time_by_part():
     }
     assert set(times_of(records(20, every=5), whole=False)) == {"all", "of the processor"}
     assert times_of([], whole=True) == {}
+
+
+def test_time_by_part_as_the_run_counted_it():
+    times = {"seconds": 40.0, "cpu_seconds": 20.0, "validation_seconds": 12.0, "data_seconds": 3.0, "test_seconds": 4.0}
+    lines = [*records(20), {"kind": "end", "update": 20, **times}]
+    found = {"of learning": 21.0, "of validation": 12.0, "of the test": 4.0, "of reading data": 3.0}
+    assert times_of(lines, whole=False) == {"all": 40.0, "of the processor": 20.0, **found}
+
+
+def test_what_was_found_in_the_data():
+    assert notes_of({**config(), "about": {"notes": ["sequences: training 3", "<b>"]}}) == ["sequences: training 3", "<b>"]
+    assert notes_of({**config(), "about": 3}) == []
+    assert notes_of({**config(), "task": {"name": "text", "vocabulary": "abc"}}) == ["3 symbols"]
+
+
+def test_options_in_which_runs_differ():
+    first, second = config(seed=0), config(seed=1)
+    assert differing([first, second]) == ["upkeep.seed", "learning.learning_rate"]
+    first["task"] |= {"data": "/a/long way/walks.csv"}
+    second["task"] |= {"data": "/a/long way/runs.csv"}
+    assert "task.data" in differing([first, second])
+    assert option_text(first, "task.data") == "walks.csv"
+    second["task"]["name"] = "text"
+    assert "task.data" not in differing([first, second])
 
 
 def test_what_decoders_recover_stays_within_its_size():

@@ -13,19 +13,14 @@ from hrnn.training.command import EMPTY, FIRST, HIDDEN, OPEN, command_of
 from hrnn.training.config import PARTS, resolved, to_json
 from tests.report.pages import config
 from tests.runs import SMALL, tasks
+from tests.tiny import write_walks
 
 SERIES = ["series", "DATA", "--id", "walk", "--target", "gait", "--values", "x", "y", "--epochs", "2", "--crop", "8"]
 
 
 def commands(folder):
     """Arguments of hrnn train, one kind of task each; the data are written into the folder."""
-    data = folder / "my walks.csv"
-    rows = [
-        f"{walk},{step},{walk % 3 + step / 9},{step % 4},{'fast' if walk % 3 else 'slow'}"
-        for walk in range(40)
-        for step in range(12)
-    ]
-    data.write_text("\n".join(["walk,time,x,y,gait", *rows]))
+    data = write_walks(folder / "my walks.csv")
     without = ["text", "--data", str(folder / "text.txt"), "--boundaries", "--periods", "4", "--updates", "3"]
     return {**tasks(folder), "no boundaries": without, "series": [str(data) if word == "DATA" else word for word in SERIES]}
 

@@ -1,4 +1,4 @@
-"""What a page says of a run beside its curves: its data, its memory and its time."""
+"""What a page says of a run beside its curves: its data, its time, and how it differs from others."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from hrnn.memory import exact_count, paper_count, predict
 from hrnn.report.summary import number
+from hrnn.training.entries import ABOUT
 from hrnn.training.formats import SECTIONS
 from hrnn.training.journal import Record
 
-SHOWN_ANYWAY = ("task.name", "model.model", "task.vocabulary", "task.order")  # or too long to be shown
-RESTRICTED = ("ours", "gr-hrnn")  # as hrnn.training.config has it, without torch; a test compares them
+SHOWN_ANYWAY = (  # in the table, as counted; or too long for it, or of no interest
+    "task.name", "model.model", "task.vocabulary", "task.order", "task.preprocessing", "task.weights", "task.naive",
+    "task.changed", "task.cache", "budget.updates", "budget.sequences",
+)  # fmt: skip
+PARTS = {"data": "reading data", "validation": "validation", "test": "the test", "checkpoints": "checkpoints"}  # of its time
 
 
 def data_of(entries: dict[str, Any]) -> list[tuple[str, int, str]]:
@@ -26,31 +29,6 @@ def data_of(entries: dict[str, Any]) -> list[tuple[str, int, str]]:
     return found
 
 
-def memory_of(entries: dict[str, Any], engine: dict[str, Any] | None) -> dict[str, float]:
-    """Vectors by the paper's count and exactly, and predicted bytes, of one window; nothing where boundaries are given by the
-    data, or the configuration says nothing sensible."""
-    model = entries["model"]
-    sizes, periods, window = (model.get(name) for name in ("hidden_sizes", "periods", "window"))
-    batch = entries["learning"].get("batch")
-    if not isinstance(periods, list) or not isinstance(window, int) or len(periods) != len(sizes) - 1:
-        return {}
-    try:
-        if model["model"] not in RESTRICTED:
-            steps = paper_count(periods, window) if model["model"] == "mr-hrnn" else window
-            return {"vectors by the paper's count": steps}
-        at_once = model.get("segments_at_once") or 1
-        found: dict[str, float] = {
-            "vectors by the paper's count": paper_count(periods, window),
-            "vectors, exactly": exact_count(sizes, periods, window, at_once),
-        }
-        native = None if engine is None else engine.get("name") == "native"
-        options: dict[str, Any] = {"cell": model["cell"], "decoder_units": model["decoder_units"], "native": native}
-        options |= {"all_indices": model["indices"] == "all", "segments_at_once": at_once}
-        return {**found, "predicted MB, for three symbols": round(predict(sizes, periods, window, batch, **options) / 1e6, 1)}
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):  # a cell of the user's own, or nonsense
-        return {}
-
-
 def engine_of(records: Sequence[Record]) -> dict[str, Any] | None:
     """What computed last."""
     found = [record.get("engine") for record in records if record["kind"] == "engine"]
@@ -58,8 +36,9 @@ def engine_of(records: Sequence[Record]) -> dict[str, Any] | None:
 
 
 def times_of(records: Sequence[Record], whole: bool) -> dict[str, float]:
-    """Seconds: all, those of the processor, and, where every record is at hand (whole), how they are shared out. A validation
-    takes what lies between its record and the one before it, without the updates in between at their usual pace."""
+    """Seconds: all, those of the processor, and how they were shared out up to the last record that says it. Runs that began
+    with an older version do not say it: where every record is at hand (whole), a validation then takes what lies between its
+    record and the one before it, without the updates in between at their usual pace."""
     timed = [r for r in records if number(r.get("seconds")) is not None and number(r.get("update")) is not None]
     if not timed:
         return {}
@@ -67,6 +46,8 @@ def times_of(records: Sequence[Record], whole: bool) -> dict[str, float]:
     found = {"all": total}
     if processor := [record["cpu_seconds"] for record in timed if number(record.get("cpu_seconds")) is not None]:
         found["of the processor"] = max(processor)
+    if shared := next(filter(None, map(_shared_out, reversed(timed))), {}):
+        return found | shared
     pairs = list(pairwise(timed))
     paces = []
     for before, after in pairs:
@@ -84,11 +65,31 @@ def times_of(records: Sequence[Record], whole: bool) -> dict[str, float]:
     return {**found, "of validations, estimated": validation, "of updates and all else": total - validation}
 
 
+def _shared_out(record: Record) -> dict[str, float]:
+    """The parts of its time that a record knows, the largest first; nothing where it knows none."""
+    parts = {f"of {words}": number(record.get(f"{part}_seconds")) for part, words in PARTS.items()}
+    known = {words: seconds for words, seconds in parts.items() if seconds is not None}
+    if not known:
+        return {}
+    known["of learning"] = max(0.0, record["seconds"] - sum(known.values()))
+    return dict(sorted(known.items(), key=lambda part: -part[1]))
+
+
+def notes_of(entries: dict[str, Any]) -> list[str]:
+    """What the task found in the data, line by line."""
+    about, vocabulary = entries.get(ABOUT), entries["task"].get("vocabulary")
+    notes = about.get("notes") if isinstance(about, dict) else None
+    found = [str(note) for note in notes] if isinstance(notes, list) else []
+    return [*found, f"{len(vocabulary)} symbols"] if isinstance(vocabulary, str | list) and vocabulary else found
+
+
 def differing(several: Sequence[dict[str, Any]], most: int = 6) -> list[str]:
-    """Options, by section and name, in which runs differ; the seed, then those with most values."""
+    """Options, by section and name, in which runs differ; the seed, then those with most values. Of runs on different tasks,
+    not those of the task, which mean nothing to the others."""
+    sections = SECTIONS if len({str(entries["task"].get("name")) for entries in several}) == 1 else SECTIONS[1:]
     values: dict[str, set[str]] = {}
     for entries in several:
-        for section in SECTIONS:
+        for section in sections:
             for name, value in entries[section].items():
                 values.setdefault(f"{section}.{name}", set()).add(repr(value))
     there = [name for name, found in values.items() if len(found) > 1 and name not in SHOWN_ANYWAY]
@@ -96,6 +97,8 @@ def differing(several: Sequence[dict[str, Any]], most: int = 6) -> list[str]:
 
 
 def option_text(entries: dict[str, Any], name: str) -> str:
+    """An option's value; of a path, of which the details have all, its last part."""
     section, _, option = name.partition(".")
     value = entries[section].get(option, "")
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    several = value if isinstance(value, list) else ["" if value is None else value]
+    return " ".join(str(one).rpartition("/")[2] if str(one).startswith("/") else str(one) for one in several)

@@ -13,7 +13,7 @@ from hrnn.training.journal import Record
 
 X_AXES = ("update", "sequences", "seconds")  # what curves can be drawn against, by the entry of a record
 NO_CURVES = ("engine", "data", "end")  # kinds of records
-NO_METRICS = ("kind", "cpu_seconds", *X_AXES)
+NO_METRICS = ("kind", *X_AXES)  # nor is what ends with _seconds
 BY_LEVEL = ("update", "validation", "test")  # kinds whose lists have a number for each level; a course's own may have thousands
 DIGITS, LONG_DIGITS = 5, 9  # of values, and of what they stand against
 VALIDATIONS, INDICES = 60, 60  # of a picture of what decoders recover, at most
@@ -55,7 +55,7 @@ def _flat(record: Record, lists: bool) -> dict[str, float | None]:
     """The metrics of a record; of those with a number for each level, if lists are such, by name and level."""
     found: dict[str, float | None] = {}
     for name, value in record.items():
-        if name in NO_METRICS or isinstance(value, bool | str | dict):
+        if name in NO_METRICS or name.endswith("_seconds") or isinstance(value, bool | str | dict):
             continue
         if not isinstance(value, list):
             found[name] = _rounded(value, DIGITS)
@@ -97,11 +97,13 @@ def _panel(name: str, several: Sequence[Metrics], described: set[str]) -> Entrie
     base, _, level = name.partition("/")
     metric = next((metrics.named(base) for metrics in several if base in {one.name for one in metrics.all}), Metric(base))
     where = f", level {level}" if level else ""
+    units = {metrics.named(base).unit for metrics in several if base in {one.name for one in metrics.all}}
+    unit = f" ({metric.unit})" if metric.unit and len(units) == 1 else ""  # of runs with different ones, none
     marks = sorted({mark for metrics in several for mark in metrics.named(base).levels})
     return {
         "name": name,
         "title": f"{metric.label}{where}",
-        "axis": f"{metric.label}{where} ({metric.unit})" if metric.unit else f"{metric.label}{where}",
+        "axis": f"{metric.label}{where}{unit}",
         "steps": any(metrics.progress is not None and metrics.progress.name == base for metrics in several),
         "least": metric.least,
         "most": metric.most,

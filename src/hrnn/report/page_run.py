@@ -6,17 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from hrnn.metrics import Metrics
-from hrnn.report.page_facts import data_of, engine_of, memory_of, option_text, times_of
+from hrnn.report.page_facts import data_of, engine_of, notes_of, option_text, times_of
+from hrnn.report.page_memory import memory_of
 from hrnn.report.page_numbers import confusion_of, not_numbers, recovered_of
 from hrnn.report.page_runs import ShownRun
 from hrnn.report.table import Table
 from hrnn.training.command import command_of
 
+KINDS = ("update", "validation", "test")
 Entries = dict[str, Any]
 
 
-def template_entries(run: ShownRun, label: str, options: Sequence[str], columns: Entries, sample: str) -> Entries:
-    """What the template writes down. options: those in which runs differ"""
+def template_entries(
+    run: ShownRun, label: str, options: Sequence[str], columns: Entries, sample: str, measured: int | None = None
+) -> Entries:
+    """What the template writes down. options: those in which runs differ; measured: bytes of an update"""
     entries, records, summary = run.entries, run.loaded.records, run.summary
     engine = engine_of(records)
     facts = {
@@ -40,7 +44,8 @@ def template_entries(run: ShownRun, label: str, options: Sequence[str], columns:
         "data": Table(
             ["file", "bytes", "sha256"], [[path, f"{size:,}", sha] for path, size, sha in data_of(entries)], ("file", "sha256")
         ),
-        "memory": {name: f"{value:,g}" for name, value in memory_of(entries, engine).items()},
+        "notes": notes_of(entries),
+        "memory": memory_of(entries, engine, run.result, measured),
         "times": {name: f"{seconds:,.1f} s" for name, seconds in times_of(records, run.whole).items()},
         "last": _last(columns, run.loaded.described.metrics),
         "sample": sample,
@@ -65,6 +70,7 @@ def _command(entries: Entries) -> str:
 
 def _last(columns: Entries, metrics: Metrics) -> Table:
     """The last value of every metric, by kind of record: what the curves say to whoever cannot see them."""
+    columns = {kind: columns[kind] for kind in sorted(columns, key=_place)}
     names = dict.fromkeys(name for kind in columns.values() for name in kind["y"])
     heads = ["metric", *("training" if kind == "update" else kind for kind in columns)]
     rows = []
@@ -73,6 +79,11 @@ def _last(columns: Entries, metrics: Metrics) -> Table:
         label = metrics.named(base).label + (f", level {level}" if level else "")
         rows.append([label, *(_text(kind["y"].get(name)) for kind in columns.values())])
     return Table(heads, rows, ("metric",))
+
+
+def _place(kind: str) -> int:
+    """Of a kind of record in a table: those that every run has come first, in this order."""
+    return KINDS.index(kind) if kind in KINDS else len(KINDS)
 
 
 def _text(column: Entries | None) -> str:

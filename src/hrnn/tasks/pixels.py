@@ -16,7 +16,8 @@ from torch import Tensor
 from hrnn.data.random import permutation
 from hrnn.errors import UserError
 from hrnn.limits import at_least, hidden, option
-from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, with_last_target
+from hrnn.tasks.confusion import Confusion
+from hrnn.tasks.contract import ACCURACY, Batch, Judge, Reading, Task, cross_entropy, with_last_target
 from hrnn.tasks.idx import MIRROR, download, find, read_pair
 
 SIDE = 28
@@ -79,6 +80,9 @@ class Pixels(Task):
     def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         values = cross_entropy(logits, target)
         return values, {"accuracy": (logits.argmax(-1) == target).to(values.dtype)}
+
+    def judge(self) -> Judge:
+        return Confusion([str(digit) for digit in range(self.outputs)])
 
     def _pixels(self, images: NDArray[np.uint8]) -> NDArray[np.uint16]:
         """Images (n, 28, 28) -> sums over squares (n, steps), in the order of reading."""

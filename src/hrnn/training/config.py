@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from hrnn import room
 from hrnn.errors import UserError, shortened
 from hrnn.limits import LEVELS, Limit, above, at_least, built, fitted, option
-from hrnn.metrics import Metric
+from hrnn.metrics import Metric, Metrics
 from hrnn.tasks import Task, name_of, task_named
 from hrnn.training.methods import parsed
 
@@ -193,6 +193,12 @@ class Config(Generic[TaskT]):
     @property
     def periods(self) -> tuple[int, ...]:
         return _known(self.model.periods)
+
+    @property
+    def measured(self) -> Metrics:
+        """What the task is measured by; local losses that are divided by what guessing costs have no unit of the data's."""
+        found = self.task.measured
+        return replace(found, local=replace(found.local, unit="of 1 by guessing")) if self.model.normalized else found
 
     @property
     def betas(self) -> tuple[float, ...]:

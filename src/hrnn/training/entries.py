@@ -18,6 +18,7 @@ from hrnn.training.formats import SECTIONS, checksum, upgrade_config, upgrade_re
 HEADER_BYTES = 100_000_000  # at most, as safetensors has it
 CONFIG, RESULT, LOCK = "config.json", "result.json", "lock"
 METRICS = "metrics"  # in config.json: how the run's numbers read
+ABOUT = "about"  # what its task found in the data, in words, and how wide inputs and outputs are
 SWEEP = "sweep.json"  # in the folder of a sweep: what every run of it has in common, and what was varied
 
 

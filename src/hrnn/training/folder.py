@@ -15,12 +15,13 @@ from typing import Any
 
 import hrnn
 from hrnn.errors import UserError, shortened, words_of
+from hrnn.hierarchy import Tokens
 from hrnn.metrics import Metrics
-from hrnn.tasks import TASKS
+from hrnn.tasks import TASKS, Task
 from hrnn.torchrun import LostError, launcher, restarts
 from hrnn.training.config import PARTS, Config, from_json, to_json
+from hrnn.training.entries import ABOUT, LOCK, METRICS, metrics_of, read_whole
 from hrnn.training.entries import CONFIG as CONFIG
-from hrnn.training.entries import LOCK, METRICS, metrics_of, read_whole
 from hrnn.training.entries import RESULT as RESULT
 from hrnn.training.entries import is_locked as is_locked
 from hrnn.training.entries import read_entries as read_entries
@@ -80,8 +81,15 @@ def entries_of(config: Config[Any], identity: Identity) -> dict[str, Any]:
     return {**dataclasses.asdict(identity), **to_json(config)}
 
 
+def about(task: Task) -> dict[str, Any]:
+    """What a reader of the run's folder would ask of the data, without having them."""
+    tokens = isinstance(task.inputs, Tokens)
+    inputs = task.inputs.count if isinstance(task.inputs, Tokens) else task.inputs
+    return {"notes": list(task.notes()), "tokens": tokens, "inputs": inputs, "outputs": task.outputs}
+
+
 def write_config(folder: Path, config: Config[Any], identity: Identity) -> None:
-    entries = sealed({**entries_of(config, identity), METRICS: config.task.measured.to_json()})
+    entries = sealed({**entries_of(config, identity), METRICS: config.measured.to_json(), ABOUT: about(config.task)})
     write_atomically(folder / CONFIG, json.dumps(entries, indent=2).encode() + b"\n")
 
 

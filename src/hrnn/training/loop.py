@@ -16,7 +16,8 @@ from hrnn import trackers
 from hrnn.errors import DivergedError, UserError
 from hrnn.gradients import Result
 from hrnn.parallel import ALONE, Group
-from hrnn.tasks import Batch, Window
+from hrnn.resident import peak_of_process
+from hrnn.tasks import Batch, Judge, Window
 from hrnn.torchrun import launched
 from hrnn.trackers import Tracker
 from hrnn.training.config import Budget, Config, resolved, to_json
@@ -24,7 +25,7 @@ from hrnn.training.display import Display
 from hrnn.training.evaluation import Sums, evaluate, recovered_of, rows_left, score, task_gives_boundaries, values_of
 from hrnn.training.identity import Trust
 from hrnn.training.network import Network, learning_rate
-from hrnn.training.records import Ended, Tested, Updates, Validated
+from hrnn.training.records import Ended, Tested, Updates, Validated, recordable
 from hrnn.training.run import Run
 from hrnn.training.saving import begin, checkpoint_of, return_to, save
 from hrnn.training.sizes import check
@@ -96,7 +97,9 @@ def train(
                 if due:
                     save(run)
                 before = run.position.updates
-                sums = learn(run, run.course.batch(run.position.batches))
+                with run.spending("data"):
+                    batch = run.course.batch(run.position.batches)
+                sums = learn(run, batch)
                 run.position.batches += 1
                 after_batch(run, before, sums)
                 display.show(run)
@@ -261,7 +264,9 @@ def validate(run: Run) -> bool:
     """Score the validation part; is it the best so far?"""
     if "validation" not in run.task.parts():
         return False
-    report, position = evaluated(run, "validation"), run.position
+    position = run.position
+    with run.spending("validation"):
+        report = evaluated(run, "validation")
     position.validated_at = position.updates
     if (value := report.get(run.task.score.name)) is None:
         raise UserError(f"the task's score is {run.task.score.name}, and it reports {', '.join(report)}; name one of these")
@@ -270,18 +275,19 @@ def validate(run: Run) -> bool:
         position.best, position.best_at, position.without_gain = value, position.updates, 0
     else:
         position.without_gain += 1
-    update, sequences, times = position.updates, run.sequences, run.times()
-    recovered = (
-        recovered_of(run.tested, next(iter(run.task.evaluation("validation", run.reading)))) if any(run.config.betas) else None
-    )
+    recovered = None
+    if any(run.config.betas):
+        with run.spending("validation"):
+            recovered = recovered_of(run.tested, next(iter(run.task.evaluation("validation", run.reading))))
+    update, sequences, times = position.updates, run.sequences, run.times(by_part=True)
     run.journal.record(
         Validated(update=update, sequences=sequences, report=report, best=better, recovered=recovered, times=times)
     )
     return better
 
 
-def evaluated(run: Run, part: str) -> dict[str, float]:
-    return evaluate(run.tested, run.task, run.scoring(part, run.task.evaluation(part, run.reading)), run.group)
+def evaluated(run: Run, part: str, judge: Judge | None = None) -> dict[str, float]:
+    return evaluate(run.tested, run.task, run.scoring(part, run.task.evaluation(part, run.reading)), run.group, judge)
 
 
 def finish(run: Run) -> dict[str, Any]:
@@ -293,8 +299,11 @@ def finish(run: Run) -> dict[str, Any]:
         validation = {run.task.score.name: position.best, "update": position.best_at}
         run.tested.load_state_dict(checkpoint_of(run, position.best_at).weights)
     if "test" in run.task.parts():
-        test = {**evaluated(run, "test"), **run.task.baselines("test")}
-        run.journal.record(Tested(update=position.best_at or position.updates, report=test))
+        judge = run.task.judge()
+        with run.spending("test"):
+            test = {**evaluated(run, "test", judge), **run.task.baselines("test")}
+        details = None if judge is None else recordable(judge.details())
+        run.journal.record(Tested(update=position.best_at or position.updates, report=test, details=details))
     ended = Ended(
         update=position.updates,
         reason=run.over or "",
@@ -302,7 +311,8 @@ def finish(run: Run) -> dict[str, Any]:
         sequences=run.sequences,
         outcome=run.course.outcome,
         validation=validation,
-        times=run.times(),
+        times=run.times(by_part=True),
+        peak_bytes=peak_of_process(),
     )
     run.journal.record(ended)
     run.journal.sync()

@@ -6,12 +6,14 @@ A course may write records of its own beside these, as entries with a "kind" and
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+LONGEST = 100_000  # characters of a test's details
 Entries = dict[str, Any]
 Numbers = dict[str, float]
-INLINED = ("status", "report", "frozen", "outcome", "times")  # their entries stand among those of the record
+INLINED = ("status", "report", "frozen", "outcome", "times", "details")  # their entries stand among those of the record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +58,21 @@ class Validated(Written):
     report: Numbers
     best: bool  # better than all before it
     recovered: list[list[float | None]] | None
-    times: Numbers
+    times: Numbers  # as those of updates, and how they were shared out, by part: data_seconds and others
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tested(Written):
+    """details: what is no single number, such as a confusion matrix with the names of its classes."""
+
     kind: ClassVar[str] = "test"
     report: Numbers
+    details: Entries | None = None
+
+
+def recordable(details: Entries) -> Entries | None:
+    """What a test's record may hold of details: all, or nothing where they would be too much for a line."""
+    return details if details and len(json.dumps(details)) <= LONGEST else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +102,8 @@ class Ended(Written):
     sequences: int
     outcome: Entries  # of the course
     validation: Entries | None  # the best score, and its update
-    times: Numbers
+    times: Numbers  # as those of a validation
+    peak_bytes: int | None = None  # the most that a process of the run has had, weights, libraries and all
 
     def result(self, test: Numbers | None) -> Entries:
         """What result.json holds."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ class Position:
     moves: list[int] = field(default_factory=list)  # of each level, where levels move by themselves
     seconds: float = 0.0  # spent learning, over all processes that worked on the run
     cpu_seconds: float = 0.0  # of these, in which a core worked for it: what a busy machine does not stretch
+    spent: dict[str, float] = field(default_factory=dict)  # of the seconds, by part: data, validation, test, checkpoints
     best: float | None = None  # the task's score at the best validation
     best_at: int | None = None  # and its update
     without_gain: int = 0  # validations since then
@@ -50,7 +52,7 @@ class Position:
         sums = dict(entries.get("since_record", {}))
         position = Position(**{**entries, "since_record": Sums.from_json(sums)})
         counts = (position.batches, position.updates, position.without_gain, *position.moves)
-        numbers = (position.seconds, position.cpu_seconds, *sums.values())
+        numbers = (position.seconds, position.cpu_seconds, *position.spent.values(), *sums.values())
         if not all(type(count) is int and count >= 0 for count in counts):
             raise TypeError(f"counts are {shortened(counts)}")
         if not all(isinstance(number, int | float) for number in numbers):
@@ -155,13 +157,21 @@ class Run:
         rows = torch.tensor(self.reading.rows)
         return self.network.levels.initial_state(len(rows)).with_rows(rows)
 
-    def times(self) -> dict[str, float]:
-        """Time spent on the run so far, for a record."""
+    @contextmanager
+    def spending(self, part: str) -> Iterator[None]:
+        """Count the time as that of a part of the run; what is counted as none is learning."""
+        began = time.monotonic()
+        yield
+        self.position.spent[part] = self.position.spent.get(part, 0.0) + time.monotonic() - began
+
+    def times(self, by_part: bool = False) -> dict[str, float]:
+        """Time spent on the run so far, for a record; and how it was shared out."""
         now = time.monotonic(), time.process_time()
         self.position.seconds += now[0] - self._clocks[0]
         self.position.cpu_seconds += now[1] - self._clocks[1]
         self._clocks = now
-        return {"seconds": round(self.position.seconds, 3), "cpu_seconds": round(self.position.cpu_seconds, 3)}
+        parts = {f"{part}_seconds": round(spent, 3) for part, spent in self.position.spent.items()} if by_part else {}
+        return {"seconds": round(self.position.seconds, 3), "cpu_seconds": round(self.position.cpu_seconds, 3), **parts}
 
     def report(self) -> dict[str, Any]:
         """The sums since the last record, as a display shows them."""

@@ -115,6 +115,11 @@ def _write_changes(run: Run, began: Identity, budget: Budget | None) -> None:
 
 def save(run: Run) -> None:
     """Write a checkpoint of this moment, with the states that all processes carry."""
+    with run.spending("checkpoints"):
+        _save(run)
+
+
+def _save(run: Run) -> None:
     if not all(bool(torch.isfinite(weights).all()) for weights in run.network.parameters()):
         raise DivergedError(f"weights are no longer finite at update {run.position.updates}")
     run.times()

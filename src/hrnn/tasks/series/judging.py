@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hrnn.data import Preprocessing
+from hrnn.tasks.confusion import taken_for
 from hrnn.tasks.contract import Judge, Window
 
 BINS, REACH = 2400, 12.0  # of the log-odds of a class, from -12 to 12
@@ -62,8 +63,7 @@ class Classes(Judge):
             answers, true = logits[window.there], window.y[window.there]
         if not len(true):
             return
-        pairs = true * self.classes + answers.argmax(-1)
-        self.sums["confusion"] += torch.bincount(pairs, minlength=self.classes**2).view(self.classes, -1)
+        self.sums["confusion"] += taken_for(true, answers.argmax(-1), self.classes)
         if "odds" in self.sums:
             logs = answers.double().log_softmax(-1)
             odds = logs - torch.log1p(-logs.exp().clamp(max=1 - 1e-12))

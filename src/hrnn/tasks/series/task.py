@@ -27,6 +27,7 @@ from hrnn.tasks.series.opened import NONE, Kind, Opened, changes, open_data, sou
 
 AUDIO_PATCH = 8
 BITS_PER_SYMBOL = Metric("bits_per_symbol", short="bits")
+SQUARES = Metric("loss", unit="squared error")
 MANY = Limit(entries=1 << 22)
 
 
@@ -228,8 +229,10 @@ class Series(Task):
             others = ("balanced_accuracy", "macro_f1", "auroc", "step_accuracy")
             return (ACCURACY, *(Metric(name, higher_is_better=True, least=0, most=1) for name in others))
         if pre.target_kind == "number":
-            return (Metric("mae"), Metric("rmse"), Metric("mae_of_mean"))
-        return (BITS_PER_SYMBOL, ACCURACY) if pre.tokens else tuple(map(Metric, ("mase", "naive_mase", "mae", "naive_mae")))
+            return (Metric("mae"), Metric("rmse"), Metric("mae_of_mean"), SQUARES)
+        if pre.tokens:
+            return (BITS_PER_SYMBOL, ACCURACY)
+        return (*map(Metric, ("mase", "naive_mase", "mae", "naive_mae")), SQUARES)
 
     def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         pre = self.learned
