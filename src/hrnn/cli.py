@@ -69,6 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is not None:
         return guarded(list(arguments))
     watch()
+    if is_first_process():
+        from hrnn.telling import tell  # not before signals are watched
+
+        tell()
     code = guarded(sys.argv[1:])
     command_ended()
     if launched():  # everything is written; torch's threads may abort the interpreter's own end, as torchrun would then report

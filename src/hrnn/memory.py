@@ -35,6 +35,7 @@ from hrnn.room import (
     shown_at_once,
 )
 from hrnn.room import segments_at_once as _at_most
+from hrnn.telling import followed
 
 _BLOCK = 16  # hrnn.cells.block.BACKWARD_TICKS, without importing torch; a test compares them
 _FLOAT, _TOKEN = 4, 8
@@ -257,7 +258,7 @@ def plan(
     if not sizes:
         raise ValueError("hidden is []; give the size of every level, or, from the lowest, of each")
     found = []
-    for depth in [whole("depths", one) for one in entries("depths", depths, "(2, 3, 4, 5)")]:
+    for depth in followed("planning", [whole("depths", one) for one in entries("depths", depths, "(2, 3, 4, 5)")], "depths"):
         if depth > window.bit_length() + 1:  # even periods of 2 do not go into the window
             continue
         levels = [*sizes, *[sizes[-1]] * depth][:depth]
@@ -328,7 +329,7 @@ def measure(maker: str = "hrnn.memory:one_window", *, children: int = 3, **argum
         raise TypeError(f"arguments is {shown(arguments)}; give what JSON can hold") from None
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     sizes = []
-    for _ in range(children):
+    for _ in followed("measuring memory", range(children), "child processes"):
         command = [sys.executable, "-c", "from hrnn.resident import child; child()", maker, given]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:

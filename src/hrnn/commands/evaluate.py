@@ -17,7 +17,7 @@ from hrnn.errors import DONE, UserError
 from hrnn.limits import at_least, option
 from hrnn.report.table import Table
 from hrnn.tasks import Task
-from hrnn.training.display import counted, spoken
+from hrnn.telling import followed, working
 from hrnn.training.evaluation import evaluate
 from hrnn.training.identity import Trust, compare_data
 from hrnn.training.network import reading
@@ -59,8 +59,9 @@ def main(arguments: Sequence[str]) -> int:
     torch.set_num_threads(trained.config.upkeep.threads)
     batches = task.evaluation(options.part, reading(trained.config))
     judge = task.judge()
-    report = evaluate(trained.network, task, counted(options.part, batches, *spoken()), judge=judge)
-    report |= task.baselines(options.part)
+    report = evaluate(trained.network, task, followed(f"scoring {options.part}", batches, "batches"), judge=judge)
+    with working("comparing with simple methods"):
+        report |= task.baselines(options.part)
     details = {} if judge is None else judge.details()
     if options.json:
         print(json.dumps({"run": str(options.run), "update": trained.update, "part": options.part, **report, **details}))

@@ -17,6 +17,7 @@ from hrnn.errors import DONE, UserError
 from hrnn.export import to_onnx, to_safetensors, to_torch_export
 from hrnn.limits import at_least, option
 from hrnn.tasks import Text, name_of
+from hrnn.telling import working
 from hrnn.training.files import make_folder
 from hrnn.training.identity import Trust
 from hrnn.training.trained import Trained, load
@@ -59,12 +60,13 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{options.window} steps are unrolled, which takes some tenths of a second each", file=sys.stderr, flush=True)
     common: dict[str, Any] = {"head": network.head, "facts": facts(trained)}
     try:
-        if options.format == "onnx":
-            entries = to_onnx(network.levels, path, **common)
-        elif options.format == "torch-export":
-            entries = to_torch_export(network.levels, path, steps=options.window, **common)
-        else:
-            entries = to_safetensors(network.levels, path, **common)
+        with working("exporting"):
+            if options.format == "onnx":
+                entries = to_onnx(network.levels, path, **common)
+            elif options.format == "torch-export":
+                entries = to_torch_export(network.levels, path, steps=options.window, **common)
+            else:
+                entries = to_safetensors(network.levels, path, **common)
     except ValueError as error:
         raise UserError(f"{options.run} cannot be exported: {error}") from None
     if options.json:

@@ -17,6 +17,7 @@ from hrnn.data import describe
 from hrnn.errors import DONE
 from hrnn.tasks import Series
 from hrnn.tasks.series.choices import in_bytes, needed
+from hrnn.telling import working
 from hrnn.training.config import Config, resolved
 from hrnn.training.network import reading
 
@@ -44,10 +45,13 @@ def main(arguments: Sequence[str]) -> int:
     task.check()
     with tempfile.TemporaryDirectory(prefix="hrnn-", ignore_cleanup_errors=True) as folder:
         task = task if task.cache else replace(task, cache=Path(folder))
-        about = describe(task.opened.sequences)
+        sequences = task.opened.sequences
+        with working("describing the data"):
+            about = describe(sequences)
         if not options.json:
             print("\n".join(about.lines()), flush=True)
-        proposal = proposed(task, [word for word in rest if word != "--json"])
+        with working("choosing what suits them"):
+            proposal = proposed(task, [word for word in rest if word != "--json"])
     if options.json:
         print(json.dumps({**asdict(about), "proposal": proposal}))
         return DONE

@@ -15,6 +15,7 @@ from hrnn.errors import UserError
 from hrnn.report.curves import figure_of
 from hrnn.report.figure import save
 from hrnn.report.series import load
+from hrnn.telling import working
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"skipped what is not a run: {', '.join(files)}", file=sys.stderr)
     if not series:
         raise UserError("none of these can be drawn")
-    save(figure_of(series, options.x), [options.output])
+    with working("drawing"):
+        save(figure_of(series, options.x), [options.output])
     print(options.output)
     return 0

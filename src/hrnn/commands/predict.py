@@ -6,7 +6,7 @@ import csv
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from hrnn.data.columns import IDS, TIMES, check_column
 from hrnn.errors import DONE, UserError, require_extra, shortened
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE
+from hrnn.telling import working
 from hrnn.training.files import FULL
 from hrnn.training.identity import Trust
 from hrnn.training.predicting import Predicted, predictions
@@ -73,14 +74,25 @@ def main(arguments: Sequence[str]) -> int:
     require_extra("data", "hrnn predict")
     paths = tuple(path.expanduser().absolute() for path in options.data)
     rows = count = 0
-    with writer(options.output) as write:
-        for some in gathered(predictions(trained.network, task, paths)):
+    # Answers that go to the terminal show by themselves how far it is.
+    hidden = nullcontext(lambda far: None) if options.output is None and sys.stdout.isatty() else working("predicting")
+    with writer(options.output) as write, hidden as at:
+        for some in gathered(reported(predictions(trained.network, task, paths), at)):
             table = as_table(some)
             write(table)
             rows, count = rows + table.num_rows, count + len(some)
     if options.output is not None:
         print(f"{options.output}: {rows:,} rows")
     return DONE
+
+
+def reported(found: Iterator[Predicted], at: Callable[[str], None]) -> Iterator[Predicted]:
+    """The same; at: is told how many answers there were."""
+    rows = 0
+    for one in found:
+        rows += len(one.steps)
+        at(f"{rows:,} rows")
+        yield one
 
 
 def gathered(found: Iterator[Predicted]) -> Iterator[list[Predicted]]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import rich.console
-import rich.progress
 import tyro
 
 from hrnn.commands.options import parse
@@ -19,7 +17,8 @@ from hrnn.report.page import PLOTLY, render
 from hrnn.report.page_content import Content, gather
 from hrnn.report.page_live import Server
 from hrnn.report.page_runs import Reader
-from hrnn.report.page_samples import samples_of
+from hrnn.report.page_samples import bytes_of_updates, samples_of
+from hrnn.telling import working
 from hrnn.training.files import write_atomically
 
 FILE, PORT = Path("report.html"), 8321
@@ -45,6 +44,9 @@ class Report:
     """Where the page goes; report.html by default."""
     sample: int = option(0, at_least(0, 100_000))
     """So many characters that each run on text writes, from its best checkpoint."""
+    measure: bool = False
+    """Measure the memory of an update of each run, beside what is predicted: in child processes, with the run's data; it takes
+    the memory that it measures, and some seconds for each run."""
     live: bool = False
     """Serve the page to this machine instead, and keep it up to date while the runs go on; Ctrl-C ends it."""
     port: int | None = option(None, at_least(0, 65535))
@@ -63,11 +65,13 @@ def main(arguments: Sequence[str]) -> int:
     output = options.output or FILE
     if output.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--output is {output}; give a name that ends with .html")
-    content = gather(options.what, Reader(), tracked)
+    content = gather(options.what, Reader())
     if not content:
         raise nothing(content)
     samples = samples_of(content.runs, options.sample, content.problems) if options.sample else {}
-    write_atomically(output, render(content, samples=samples).encode())
+    measured = bytes_of_updates(content.runs, content.problems) if options.measure else {}
+    with working("writing the page"):
+        write_atomically(output, render(content, samples=samples, measured=measured).encode())
     for where, why in content.problems.items():
         print(f"skipped {where}: {why}", file=sys.stderr)
     print(output)
@@ -85,8 +89,8 @@ def nothing(content: Content) -> UserError:
 
 def serve(options: Report) -> int:
     """Until Ctrl-C, which ends it as it ends any command."""
-    if options.output is not None or options.sample:
-        given = f"--output {options.output}" if options.output is not None else f"--sample {options.sample}"
+    given = f"--output {options.output}" if options.output is not None else "--measure" if options.measure else ""
+    if given := given or (f"--sample {options.sample}" if options.sample else ""):
         raise UserError(f"{given} is for a page in a file; drop it, or --live")
     if gone := [name for name in options.what if not gather([name], Reader()) and not Path(name).is_dir()]:
         raise UserError(f"there is no folder {gone[0]}, and no study of that name; give a folder that is there")
@@ -98,9 +102,3 @@ def serve(options: Report) -> int:
         print(f"{server.address} shows {', '.join(options.what)}; Ctrl-C ends it", flush=True)
         server.serve_forever()
     return DONE
-
-
-def tracked(folders: Sequence[Path]) -> Iterable[Path]:
-    """How far reading has come, on a terminal, where there are many."""
-    console = rich.console.Console(stderr=True)
-    return rich.progress.track(folders, "reading", console=console, transient=True, disable=not console.is_terminal)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.errors import UserError
+from hrnn.telling import working
 
 Fingerprint = dict[str, Any]  # of a file: its "size" in bytes and its "sha256"
 
@@ -23,6 +24,6 @@ def fingerprint(path: Path) -> Fingerprint:
 
 @functools.lru_cache(256)
 def _fingerprint(path: Path, *touched: int) -> Fingerprint:
-    with open(path, "rb") as file:
+    with open(path, "rb") as file, working(f"taking the checksum of {path.name}"):
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return {"size": file.tell(), "sha256": digest}

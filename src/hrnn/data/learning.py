@@ -14,6 +14,7 @@ from hrnn.data.sequences import Sequences
 from hrnn.data.splits import Spans
 from hrnn.data.statistics import codes_met, moments, spacing, target_values
 from hrnn.errors import UserError, shortened
+from hrnn.telling import working
 
 MOST_CLASSES = 100  # whole numbers of more different values are amounts, unless somebody says otherwise
 IRREGULAR = 1.01  # the largest difference of times over the least, from where on it is one
@@ -48,7 +49,8 @@ def learn(
         "rate": layout.rate or 0,
         "complete": layout.complete,
     }
-    entries |= _tokens(sequences, training) if layout.tokens else _vectors(sequences, training)
+    with working("looking at what there is to learn from"):
+        entries |= _tokens(sequences, training) if layout.tokens else _vectors(sequences, training)
     if normalise == "none":
         entries |= {"mean": (0.0,) * len(layout.channels), "scale": (1.0,) * len(layout.channels)}
     entries["interval"] = 0.0 if layout.tokens else _interval(sequences, training, intervals)

@@ -15,6 +15,7 @@ from hrnn.data.grouping import bring_together
 from hrnn.data.growing import GrowingArray, save
 from hrnn.data.source import Block, Stream
 from hrnn.errors import UserError, shortened
+from hrnn.telling import working
 
 VALUES, TIMES, TARGETS, RUNS = "values.npy", "times.npy", "step_targets.npy", "runs.npy"
 
@@ -85,9 +86,13 @@ def write(stream: Stream, folder: Path, sort_budget: int) -> dict[str, Any]:
     """Write everything that a cache holds but for its own description, which is returned."""
     steps = _Steps(stream, folder)
     try:
-        for block in stream.blocks:
-            if block.steps:
-                steps.add(block)
+        total = 0
+        with working("reading data") as at:
+            for block in stream.blocks:
+                if block.steps:
+                    steps.add(block)
+                    total += block.steps
+                    at(f"{total:,} steps")
     finally:
         for file in steps.files.values():
             file.close()
@@ -100,14 +105,16 @@ def write(stream: Stream, folder: Path, sort_budget: int) -> dict[str, Any]:
         raise UserError(f"sequence {shortened(ids[int(np.argmin(lengths))])!r} is empty; leave it out")
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     if not steps.together:
-        bring_together([folder / name for name in steps.files], folder / RUNS, offsets, sort_budget)
+        with working("bringing the steps of each sequence together"):
+            bring_together([folder / name for name in steps.files], folder / RUNS, offsets, sort_budget)
     (folder / RUNS).unlink()
     spacing = check_times(folder / TIMES, offsets, ids) if TIMES in steps.files else None
     if steps.missing.any():
         if (steps.missing == offsets[-1]).any():
             name = stream.layout.channels[int(np.argmax(steps.missing))]
             raise UserError(f"all values of channel {name!r} are missing; leave the channel out")
-        fill(folder / VALUES, folder / "missing.npy", offsets, ids)
+        with working("filling in missing values"):
+            fill(folder / VALUES, folder / "missing.npy", offsets, ids)
     save(folder / "offsets.npy", offsets)
     _save_ids(folder, ids)
     facts = _save_facts(stream, folder, len(ids))

@@ -45,23 +45,28 @@ def plotly_script() -> str:
 
 
 def render(
-    content: Content, *, plotly: str | None = None, live: bool = False, samples: Mapping[Path, str] | None = None
+    content: Content,
+    *,
+    plotly: str | None = None,
+    live: bool = False,
+    samples: Mapping[Path, str] | None = None,
+    measured: Mapping[Path, int] | None = None,
 ) -> str:
     """The whole page.
 
     plotly:  the address of Plotly's script; None: it stands in the page
     live:    the page asks its server for a newer one, again and again
-    samples: text by the run that wrote it
+    samples: text by the run that wrote it; measured: bytes of an update, by run
     """
     require_extra("report", "hrnn report")
-    samples = samples or {}
+    samples, measured = samples or {}, measured or {}
     labels = labels_of(content.runs)
     options = differing([run.entries for run in content.runs]) if len(content.runs) > 1 else []
     few, points, cells = len(content.runs) <= DASHED, points_of(len(content.runs)), CELLS // max(1, len(content.runs))
     all_columns = [columns_of(run.loaded, 2 * points if few else points) for run in content.runs]
     rows, drawn = [], []
     for run, label, columns in zip(content.runs, labels, all_columns, strict=True):
-        rows.append(template_entries(run, label, options, columns, samples.get(run.folder, "")))
+        rows.append(template_entries(run, label, options, columns, samples.get(run.folder, ""), measured.get(run.folder)))
         drawn.append(script_entries(run, label, columns, cells))
     panels = panels_of([(run.loaded, columns) for run, columns in zip(content.runs, all_columns, strict=True)])
     data = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hrnn.errors import UserError
 from hrnn.report.files import TABLE
-from hrnn.report.page_runs import Progress, Reader, ShownRun
+from hrnn.report.page_runs import Reader, ShownRun
 from hrnn.report.page_studies import Study, committed_study, is_study, study_in
 from hrnn.report.series import runs_below
 from hrnn.report.swept import table_of
@@ -32,7 +32,7 @@ class Content:
         return bool(self.runs or self.studies)
 
 
-def gather(given: Sequence[str], reader: Reader, progress: Progress = iter) -> Content:
+def gather(given: Sequence[str], reader: Reader) -> Content:
     """Everything that these name, each run once."""
     content = Content(given)
     folders: dict[Path, Path] = {}  # by where they really are
@@ -54,7 +54,7 @@ def gather(given: Sequence[str], reader: Reader, progress: Progress = iter) -> C
             content.problems[name] = str(error)
         except OSError as error:
             content.problems[name] = error.strerror or str(error)
-    runs, problems = reader.read(list(folders.values()), progress)
+    runs, problems = reader.read(list(folders.values()))
     content.runs.extend(runs)
     content.problems.update({str(folder): why for folder, why in problems.items()})
     for path in swept:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 from hrnn.errors import UserError
 from hrnn.report.series import ALL_POINTS, FEWEST, POINTS, LoadedRun
 from hrnn.report.summary import Summary, describe, summary_of
+from hrnn.telling import followed
 from hrnn.training.entries import CONFIG, LOCK, RESULT, read_result
 from hrnn.training.files import opened
 from hrnn.training.journal import JOURNAL, Record, thinned
 
 BLOCK = 1 << 20
-Progress = Callable[[Sequence[Path]], Iterable[Path]]
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Reader:
     def __init__(self) -> None:
         self._known: dict[Path, tuple[Any, ShownRun]] = {}
 
-    def read(self, folders: Sequence[Path], progress: Progress = iter) -> tuple[list[ShownRun], dict[Path, str]]:
+    def read(self, folders: Sequence[Path]) -> tuple[list[ShownRun], dict[Path, str]]:
         """The runs, and why others are not among them. Few points of each where there are many."""
         points = points_of(len(folders))
         runs, problems = [], {}
-        for folder in progress(folders):
+        for folder in followed("reading", folders, "runs"):
             try:
                 runs.append(self._read(folder, points))
             except (UserError, OSError) as error:  # the second: it is being removed

@@ -1,4 +1,5 @@
-"""What runs on text write, for a page, from their best checkpoints; this takes torch."""
+"""What a page shows of runs beyond what they wrote down, where somebody asks for it: samples of text from their best
+checkpoints, and the bytes of an update, measured now. This takes torch."""
 
 from __future__ import annotations
 
@@ -7,18 +8,32 @@ from pathlib import Path
 
 from hrnn.errors import UserError
 from hrnn.report.page_runs import ShownRun
+from hrnn.telling import followed
 
 
 def samples_of(runs: Sequence[ShownRun], length: int, problems: dict[str, str]) -> dict[Path, str]:
     """So many characters of each run on text. Code that a run names is not imported; why one has none is in problems."""
     found = {}
-    for run in runs:
-        if run.summary.task != "text":
-            continue
+    for run in followed("writing samples", [run for run in runs if run.summary.task == "text"], "runs"):
         try:
             found[run.folder] = _sample(run.folder, length)
         except UserError as error:
             problems[f"{run.folder}, its sample"] = str(error)
+    return found
+
+
+def bytes_of_updates(runs: Sequence[ShownRun], problems: dict[str, str]) -> dict[Path, int]:
+    """Peak bytes of an update of each run above its process before it, in child processes; it takes the run's data. Code that a
+    run names is not imported; what could not be measured is in problems."""
+    from hrnn.launching.measuring import bytes_of
+    from hrnn.training.folder import read_run
+
+    found = {}
+    for run in followed("measuring", runs, "runs"):
+        try:
+            found[run.folder] = bytes_of(read_run(run.folder).config())
+        except (UserError, ValueError) as error:
+            problems[f"{run.folder}, its memory"] = str(error)
     return found
 
 

@@ -13,6 +13,7 @@ from hrnn.errors import UserError
 from hrnn.metrics import Metric
 from hrnn.report.figure import Line
 from hrnn.report.summary import Described, describe, number, places
+from hrnn.telling import followed
 from hrnn.training.entries import CONFIG, SWEEP, cannot_read
 from hrnn.training.files import content_of
 from hrnn.training.journal import Record, thinned
@@ -93,7 +94,7 @@ def _read(folders: Sequence[Path], skipped: dict[Path, str]) -> dict[Path, Loade
     """Few points of each where there are many runs."""
     runs = {}
     points = max(FEWEST, min(POINTS, ALL_POINTS // max(1, len(folders))))
-    for folder in folders:
+    for folder in followed("reading", folders, "runs"):
         try:
             run = LoadedRun(describe(folder), thinned(folder, points))
         except (UserError, OSError) as error:

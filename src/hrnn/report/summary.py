@@ -11,6 +11,7 @@ from typing import Any
 
 from hrnn.errors import UserError
 from hrnn.metrics import Metrics
+from hrnn.telling import followed
 from hrnn.training.entries import CONFIG, LOCK, is_locked, metrics_of, read_result, read_whole
 from hrnn.training.journal import JOURNAL, Record, newest
 
@@ -92,7 +93,7 @@ def places(folder: Path) -> Iterator[tuple[Path, str]]:
 def summarise(folder: Path) -> tuple[list[Summary], dict[Path, str]]:
     """Every run in a folder and below it, and why others were left out."""
     summaries, skipped = [], {}
-    for place, problem in sorted(places(folder)):
+    for place, problem in followed("reading", sorted(places(folder)), "runs"):
         try:
             if problem:
                 raise UserError(problem)

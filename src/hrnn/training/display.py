@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hrnn.errors import require_extra
 from hrnn.tasks import Batch
+from hrnn.telling import duration
 from hrnn.training.config import Config
 from hrnn.training.run import Run
 
@@ -159,15 +160,7 @@ def counted(part: str, batches: Iterable[Batch], say: Callable[[str], None], int
         now = time.monotonic()
         if now >= due:
             due = now + interval
-            say(f"{part}: {count} batches scored in {_duration(now - begun)}")
-
-
-def spoken() -> tuple[Callable[[str], None], float]:
-    """For a command that trains no run: how it says how far it is, and how often."""
-    if not sys.stderr.isatty():
-        return Lines().say, Lines.interval
-    # The next words, or the result, are written over these.
-    return lambda words: print(f"\x1b[2K{words}", end="\r", file=sys.stderr, flush=True), Live.interval
+            say(f"{part}: {count} batches scored in {duration(now - begun)}")
 
 
 class Pace:
@@ -184,7 +177,7 @@ class Pace:
         numbers, metrics = run.latest or run.report(), run.task.measured
         named = {name: f"{(of := metrics.named(name)).short} {of.text(value)}" for name, value in numbers.items()}
         judged = metrics.score.name if metrics.score.name in named else "loss"
-        parts = [f"{_duration((1 - done) / speed)} left"] if speed > 0 and done < 1 else []
+        parts = [f"{duration((1 - done) / speed)} left"] if speed > 0 and done < 1 else []
         parts += [named.pop(judged)] if judged in named else []
         parts += [f"{name} {value}" for name, value in run.course.status.items()]
         parts += [f"update {updates}", f"mem {resident_bytes() / 1e6:.0f} MB"]
@@ -194,12 +187,6 @@ class Pace:
             parts.append(f"epoch {run.position.batches / run.per_epoch:.2f}")
         parts.append(f"{rate:.2f} updates/s")
         return [*parts, *named.values()]
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
 def resident_bytes() -> int:
