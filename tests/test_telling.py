@@ -40,7 +40,7 @@ def test_a_terminal_has_one_line_which_is_gone_at_the_end():
         at("3 of 7")
         until(stream, "reading: 3 of 7, 0:00")
         with working("sorting"):
-            until(stream, "sorting, 0:00")
+            until(stream, "reading: 3 of 7 · sorting, 0:00")
     assert stream.getvalue().endswith(CLEAR)
     assert "\n" not in stream.getvalue()
     said = len(stream.getvalue())

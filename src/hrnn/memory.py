@@ -329,7 +329,7 @@ def measure(maker: str = "hrnn.memory:one_window", *, children: int = 3, **argum
         raise TypeError(f"arguments is {shown(arguments)}; give what JSON can hold") from None
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     sizes = []
-    for _ in followed("measuring memory", range(children), "child processes"):
+    for _ in followed("measuring", range(children), "child processes"):
         command = [sys.executable, "-c", "from hrnn.resident import child; child()", maker, given]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:

@@ -56,8 +56,8 @@ class Teller:
             self._write(f"{CLEAR}{line[:room]}" if self.terminal else f"{line}\n")
 
     def line(self) -> str:
-        doing, far = next(iter(self.works[-1:]), ["", ""])
-        return f"{doing}{': ' if far else ''}{far}, {duration(time.monotonic() - self._begun)}"
+        parts = [f"{doing}: {far}" if far else doing for doing, far in list(self.works)]
+        return f"{' · '.join(parts)}, {duration(time.monotonic() - self._begun)}"
 
     def _write(self, text: str) -> None:
         try:

@@ -15,7 +15,7 @@ PATIENCE = 900  # seconds; a busy machine is no failure
 def journal(folder):
     """Without times, and without the records of processes that began or resumed the run."""
     records = [record for record in read(folder) if record["kind"] != "engine"]
-    return [{key: value for key, value in record.items() if not key.endswith(("seconds", "bytes"))} for record in records]
+    return [{key: value for key, value in record.items() if not key.endswith("seconds")} for record in records]
 
 
 def begin(*arguments, **options):

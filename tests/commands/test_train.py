@@ -74,7 +74,7 @@ def test_a_users_own_task_is_shown_as_well_as_ours_without_its_code(tmp_path, ca
     assert re.fullmatch(r"test 0\.\d{4} share right", run["result"])
     assert hrnn(capsys, "plot", "runs/parity-ours-0", "--output", "curves.svg")[0] == 0
     shown = set(re.findall(r"<!-- (.*?) -->", (tmp_path / "curves.svg").read_text()))
-    assert {"share right (of 1)", "local loss (nats)"} <= shown
+    assert {"share right (of 1)", "local loss (of 1 by guessing)"} <= shown
     assert any("chance" in one for one in shown)
     assert "shown_task" not in sys.modules
 

@@ -67,7 +67,7 @@ class Notes:
 def journal(folder):
     """Without times, and without the records of processes that began or resumed the run."""
     records = [record for record in read(folder) if record["kind"] != "engine"]
-    return [{key: value for key, value in record.items() if not key.endswith(("seconds", "bytes"))} for record in records]
+    return [{key: value for key, value in record.items() if not key.endswith("seconds")} for record in records]
 
 
 def test_what_is_missing_is_trained_in_order_and_nothing_twice(tmp_path):

@@ -9,13 +9,29 @@ from hrnn.commands.options import parse
 from hrnn.commands.task import with_names
 from hrnn.commands.train import Train
 from hrnn.tasks import TASKS, task_named
-from hrnn.training.command import EMPTY, FIRST, HIDDEN, OPEN, command_of
+from hrnn.training.command import EMPTY, FIRST, HIDDEN, OPEN, VALUED, command_of
 from hrnn.training.config import PARTS, resolved, to_json
 from tests.report.pages import config
 from tests.runs import SMALL, tasks
 from tests.tiny import write_walks
 
-SERIES = ["series", "DATA", "--id", "walk", "--target", "gait", "--values", "x", "y", "--epochs", "2", "--crop", "8"]
+SERIES = [
+    "series",
+    "DATA",
+    "--id",
+    "walk",
+    "--target",
+    "gait",
+    "--values",
+    "x",
+    "y",
+    "--epochs",
+    "2",
+    "--crop",
+    "8",
+    "--intervals",
+    "True",
+]
 
 
 def commands(folder):
@@ -65,6 +81,8 @@ def test_what_is_left_out_is_so_by_default():
         for field in dataclasses.fields(task):
             if "None" in str(field.type):
                 assert field.default is None, field.name
+            if "bool" in str(field.type):
+                assert (field.name in VALUED) == (field.default is None), field.name
             if field.name in EMPTY:
                 assert field.default in ((), None), field.name
     defaults = {field.name: field.default for part in PARTS.values() for field in dataclasses.fields(part)}

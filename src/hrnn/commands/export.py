@@ -15,8 +15,9 @@ import tyro
 from hrnn.commands.options import parse, require_folder
 from hrnn.errors import DONE, UserError
 from hrnn.export import to_onnx, to_safetensors, to_torch_export
+from hrnn.export.series import around
 from hrnn.limits import at_least, option
-from hrnn.tasks import Text, name_of
+from hrnn.tasks import Series, Text, name_of
 from hrnn.telling import working
 from hrnn.training.files import make_folder
 from hrnn.training.identity import Trust
@@ -59,6 +60,10 @@ def main(arguments: Sequence[str]) -> int:
     if (options.window or 0) > 20:
         print(f"{options.window} steps are unrolled, which takes some tenths of a second each", file=sys.stderr, flush=True)
     common: dict[str, Any] = {"head": network.head, "facts": facts(trained)}
+    if isinstance(task := trained.config.task, Series) and options.format != "safetensors":
+        made = around(task, network.head, network.levels.dtype)
+        common |= {"before": made.before, "example": made.example, "head": made.head}
+        common["facts"] |= made.facts
     try:
         with working("exporting"):
             if options.format == "onnx":

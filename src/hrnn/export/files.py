@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import warnings
@@ -22,6 +23,7 @@ from hrnn.export.step import Step
 from hrnn.export.window import Window
 from hrnn.hierarchy import HRNN
 from hrnn.tensors import write
+from hrnn.training.files import write_atomically
 
 CHECKED_STEPS = 100
 
@@ -72,7 +74,7 @@ def to_onnx(
     content = proto.SerializeToString()
     if flag("check", check):
         entries |= _checked(_in_onnxruntime(content), step, model, x)
-    path.write_bytes(content)
+    write_atomically(path, content)
     metadata.write(path, entries)
     return entries
 
@@ -111,7 +113,9 @@ def to_torch_export(
     if steps is None:
         runs: Any = program.module()
         entries |= _checked(lambda *given: runs(*[t for t in given if t is not None]), step, model, x)
-    torch.export.save(program, path)
+    content = io.BytesIO()
+    torch.export.save(program, content)
+    write_atomically(path, content.getvalue())
     metadata.write(path, entries)
     return entries
 

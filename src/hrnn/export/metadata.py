@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hrnn.export.step import Step
 from hrnn.hierarchy import HRNN
+from hrnn.training.files import write_atomically
 
 FORMAT = 1
 CARRY = (
@@ -80,5 +81,5 @@ def name_of(dtype: torch.dtype) -> str:
 def write(path: Path, entries: dict[str, Any]) -> Path:
     """Beside the file, under its name with .json behind it."""
     beside = path.with_name(path.name + ".json")
-    beside.write_text(json.dumps(entries, indent=2) + "\n")
+    write_atomically(beside, json.dumps(entries, indent=2).encode() + b"\n")
     return beside

@@ -29,7 +29,7 @@ def bytes_of_updates(runs: Sequence[ShownRun], problems: dict[str, str]) -> dict
     from hrnn.training.folder import read_run
 
     found = {}
-    for run in followed("measuring", runs, "runs"):
+    for run in followed("memory", runs, "runs"):
         try:
             found[run.folder] = bytes_of(read_run(run.folder).config())
         except (UserError, ValueError) as error:

@@ -16,6 +16,7 @@ HIDDEN = {  # what a task finds out by itself, and no option says
 }
 OPEN = ("gradient", "round_steps", "tracker", "updates", "sequences", "epochs", "validate_every", "stop_after")  # where None
 EMPTY = ("validation", "test", "values", "categorical")  # options of tasks that were not given, where empty
+VALUED = ("intervals",)  # yes, no, or as the data look: these take a word, where other flags take none
 Said = Callable[[str, str, Any], bool]
 
 
@@ -47,6 +48,6 @@ def command_of(
 
 
 def _words(option: str, value: Any) -> list[str]:
-    if isinstance(value, bool):
+    if isinstance(value, bool) and option not in VALUED:
         return [f"--{option}" if value else f"--no-{option}"]
     return [f"--{option}", *(map(str, value) if isinstance(value, list) else [str(value)])]

@@ -312,11 +312,10 @@ def finish(run: Run) -> dict[str, Any]:
         outcome=run.course.outcome,
         validation=validation,
         times=run.times(by_part=True),
-        peak_bytes=peak_of_process(),
     )
     run.journal.record(ended)
     run.journal.sync()
-    result = ended.result(test)
+    result = ended.result(test, peak_of_process())
     if run.group.first:
         folders.write_result(run.folder, result)
     return result

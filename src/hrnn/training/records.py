@@ -103,9 +103,9 @@ class Ended(Written):
     outcome: Entries  # of the course
     validation: Entries | None  # the best score, and its update
     times: Numbers  # as those of a validation
-    peak_bytes: int | None = None  # the most that a process of the run has had, weights, libraries and all
 
-    def result(self, test: Numbers | None) -> Entries:
-        """What result.json holds."""
+    def result(self, test: Numbers | None, peak_bytes: int | None) -> Entries:
+        """What result.json holds. peak_bytes: the most that the process had that ended the run, libraries and all."""
         entries = {name: value for name, value in self.entries().items() if name not in ("kind", "update")}
-        return entries if test is None else {**entries, "test": test}
+        more = {"peak_bytes": peak_bytes, "test": test}
+        return {**entries, **{name: value for name, value in more.items() if value is not None}}
