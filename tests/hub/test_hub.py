@@ -17,11 +17,11 @@ from hrnn.commands.options import parse
 from hrnn.commands.train import Train
 from hrnn.errors import UserError
 from hrnn.hub import from_pretrained, push_to_hub, save_pretrained
-from hrnn.tasks import Copy, Pixels, Text
+from hrnn.tasks import Copy, Pixels, Series, Text
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.loop import start
 from tests.helpers import squares, steady
-from tests.tiny import write_mnist, write_text
+from tests.tiny import write_mnist, write_text, write_walks
 from tests.user_cells import MinimalGRU
 
 QUIET = Runtime(tensorboard=False, journal_every=100)
@@ -264,3 +264,20 @@ def test_arguments_that_contradict_each_other(tmp_path):
         from_pretrained(save_pretrained(model, tmp_path), revision="v1")
     with pytest.raises(UserError, match="was saved without a head; drop head="):
         from_pretrained(tmp_path, head=nn.Linear(5, 1))
+
+
+def test_a_run_on_series_says_what_its_values_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    task = Series(data=(write_walks(tmp_path / "my walks.csv"),), id="walk", target="gait", values=("x", "y"))
+    shape = Model(hidden_sizes=(8, 8), periods=(3,), window=12)
+    start(Config(task, shape, Learning(batch=5), Budget(updates=2), QUIET), tmp_path / "run")
+    saved = save_pretrained("run", tmp_path / "saved")
+    found = from_pretrained(saved)
+    learned = found.about["run"]["task"]["preprocessing"]
+    assert (learned["channels"], learned["classes"], len(learned["mean"])) == (["x", "y"], ["fast", "slow"], 2)
+    card = (saved / "README.md").read_text()
+    assert "hrnn train series 'my walks.csv' --id walk --values x y --target gait" in card
+    assert "- sequences: training 32, validation 4, test 4" in card
+    assert 'classes = learned["classes"]' in card
+    assert "preprocessing |" not in card
+    assert str(tmp_path) not in card + (saved / "config.json").read_text()

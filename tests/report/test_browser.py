@@ -123,6 +123,9 @@ def test_pictures_of_a_run(opened):
     opened.run("document.querySelector('[data-confusion]').scrollIntoView()")
     opened.settled()
     assert opened.get("document.querySelectorAll('[data-confusion] .heatmaplayer image').length") == 1
+    label = "document.querySelectorAll('[data-confusion] .heatmaplayer text')"
+    written = f"[...{label}].map(one => one.textContent)"
+    assert sorted(opened.get(written)) == ["0", "1", "5", "6"]
     assert opened.get("document.querySelectorAll('[data-level]').length") == 2
     table = "[...document.querySelectorAll('.pictures figure:first-child tbody tr')].map(row => row.textContent)"
     assert opened.get(table)[:4] == ["10.1", "20.2", "30.3", "4"]

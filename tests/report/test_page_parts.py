@@ -32,7 +32,7 @@ def test_memory_where_periods_are_fixed():
     options = {"inputs": 5000, "tokens": False, "outputs": 5000, "decoder_units": 16, "all_indices": True}
     predicted = predict([8, 8], [4], 20, 10, native=True, segments_at_once=1, **options)
     assert wide["predicted"] == in_words(predicted)
-    assert (wide["of an update, measured now"], wide["all of the process at its peak, measured"]) == ("5 MB", "300 MB")
+    assert (wide["of an update, measured now"], wide["whole process at its peak, measured"]) == ("5 MB", "300 MB")
 
 
 def test_memory_of_every_method():

@@ -38,7 +38,7 @@ def test_the_page_of_a_run_with_classes(trained, capsys):
     assert right / sum(map(sum, scored["confusion"])) == pytest.approx(scored["accuracy"])
     for words in (*PARTS.values(), "learning"):
         assert f"of {words}" in page.text
-    assert "all of the process at its peak, measured" in page.text
+    assert "whole process at its peak, measured" in page.text
     assert "predicted " in page.text
     assert "three symbols" not in page.text
     assert ("sequences: training" in page.text) == (name == "series")

@@ -45,6 +45,7 @@ class Before(nn.Module):
 
     mean: Tensor
     scale: Tensor
+    usual: Tensor
 
     def __init__(self, pre: Preprocessing, dtype: torch.dtype):
         super().__init__()
@@ -52,7 +53,8 @@ class Before(nn.Module):
         mean, scale = ([0.0], [1.0]) if own else pre.statistics()
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
-        self.dtype, self.interval, self.patch = dtype, pre.interval, pre.patch
+        self.register_buffer("usual", torch.tensor(pre.interval, dtype=dtype))  # as a number, ONNX would have it in float32
+        self.dtype, self.timed, self.patch = dtype, pre.interval > 0, pre.patch
         self.sizes = [len(pre.numeric), len(pre.masked), int(pre.interval > 0)]
         self.categories = [
             len(names) + 1 for names, kind in zip(pre.vocabularies, pre.kinds, strict=True) if kind == "category"
@@ -62,8 +64,8 @@ class Before(nn.Module):
         values, missing, since, *codes = x.split([*self.sizes, *[1] * len(self.categories)], -1)
         numbers = (values.double() - self.mean) / self.scale
         parts = [numbers.masked_fill(numbers.isnan(), 0.0).to(self.dtype), missing]
-        if self.interval:
-            parts.append(torch.where(since > 0, (since.clamp(min=1e-30) / self.interval).log(), torch.zeros_like(since)))
+        if self.timed:
+            parts.append(torch.where(since > 0, (since / self.usual).log(), torch.zeros_like(since)))
         parts += [(code == torch.arange(count)).to(self.dtype) for code, count in zip(codes, self.categories, strict=True)]
         joined = torch.cat(parts, -1)
         return joined.flatten(1) if self.patch > 1 else joined

@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hrnn.memory import exact_count, paper_count
-from hrnn.tasks import Task, name_of
+from hrnn.tasks import Series, Task, name_of
 from hrnn.training.command import command_of
 from hrnn.training.config import PARTS, Config
 from hrnn.training.trained import Trained
 
-OF_THE_MACHINE = ("tensorboard", "checkpoint_seconds", "checkpoints", "journal_every", "threads", "tracker")  # of the runtime
+OF_THE_MACHINE = ("tensorboard", "checkpoint_seconds", "checkpoints", "journal_every", "threads", "tracker", "cache")
 
 
-def public(trained: Trained, result: dict[str, Any] | None) -> dict[str, Any]:
-    """As JSON holds it. result: what the run found, None where it is not finished."""
+def public(trained: Trained, result: dict[str, Any] | None, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """As JSON holds it. result: what the run found, None where it is not finished; notes: on its data, in words"""
     config = trained.config
     metrics = config.task.measured
     named = {name for part in ("validation", "test") for name in (result or {}).get(part) or {}} - {"update"}
@@ -29,6 +30,8 @@ def public(trained: Trained, result: dict[str, Any] | None) -> dict[str, Any]:
         **{part: options(getattr(config, part)) for part in PARTS},
         "command": command(config),
         "data": [{"file": Path(path).name, **file} for path, file in data.items()],
+        "notes": list(notes),
+        "found": [field.name for field in dataclasses.fields(config.task) if field.metadata.get("hidden")],
         "what": _first_sentence(config.task),
         "metrics": {name: {"label": (of := metrics.named(name)).axis, "digits": of.digits} for name in sorted(named)},
         "result": result,
@@ -38,7 +41,9 @@ def public(trained: Trained, result: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _first_sentence(task: Task) -> str:
-    """What the task is, as its class says it."""
+    """What the task is, as its class says it; of one whose data decide, what these decided."""
+    if isinstance(task, Series):
+        return f"learned: {task.purpose}"
     return re.split(r"\.\s", inspect.getdoc(type(task)) or "", maxsplit=1)[0].rstrip(".")
 
 
@@ -55,9 +60,13 @@ def options(part: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Of a path only its name."""
+    """Of a path only its name; of what a task has learned of its data, all."""
     if isinstance(value, Path):
         return value.name
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value))
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
     return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hrnn.hierarchy import HRNN, Tokens
+from hrnn.room import in_words
 from hrnn.segments import Given
 
 PAPER = "[Decoupling Hierarchical Recurrent Neural Networks With Locally Computable Losses](https://arxiv.org/abs/1910.05245)"
@@ -40,7 +41,8 @@ def _header(name: str, run: dict[str, Any] | None, license: str | None) -> Itera
     if run and numbers:
         task = _plain_name(run)
         metrics = [{"type": key, "name": f"test {key.replace('_', ' ')}", "value": value} for key, value in numbers.items()]
-        results = [{"task": {"type": "other", "name": task}, "dataset": {"type": task, "name": task}, "metrics": metrics}]
+        data = run["data"][0]["file"] if run["data"] else task
+        results = [{"task": {"type": "other", "name": task}, "dataset": {"type": task, "name": data}, "metrics": metrics}]
         yield f"model-index: {json.dumps([{'name': name, 'results': results}])}"
     yield "---"
 
@@ -74,6 +76,10 @@ def _use(model: HRNN, entries: dict[str, Any]) -> Iterator[str]:
     if (entries["run"] or {}).get("task", {}).get("vocabulary"):
         other = "; one more stands for all others" if entries["run"]["task"].get("unknown") else ""
         yield f'vocabulary = pretrained.about["run"]["task"]["vocabulary"]  # symbol i is vocabulary[i]{other}'
+    if isinstance(learned := (entries["run"] or {}).get("task", {}).get("preprocessing"), dict):
+        yield 'learned = pretrained.about["run"]["task"]["preprocessing"]  # how x is made of values: channels, mean, scale'
+        if learned.get("classes"):
+            yield 'classes = learned["classes"]  # result[..., i] is the logit of classes[i]'
 
 
 def _scores(run: dict[str, Any]) -> Iterator[str]:
@@ -117,6 +123,8 @@ def _training(run: dict[str, Any]) -> Iterator[str]:
         rows.append(("memory of a window", f"{kept} (the paper's count){full}"))
     else:
         rows.append(("memory of a window", "bounded by the longest segment and the round, not by the window"))
+    if isinstance(peak := result.get("peak_bytes"), int):
+        rows.append(("memory of the whole process", f"{in_words(peak)} at its peak, measured"))
     yield from _table(rows)
     yield ""
 
@@ -130,7 +138,10 @@ def _data(run: dict[str, Any]) -> Iterator[str]:
     else:
         yield "The task makes its own data from the seed."
     yield ""
-    left_out = ("name", "vocabulary", "order")
+    if run["notes"]:
+        yield from (f"- {_text(note)}" for note in run["notes"])
+        yield ""
+    left_out = ("name", "cache", *run["found"])
     known = {key: value for key, value in run["task"].items() if key not in left_out and value not in (None, [])}
     yield "Options of the task:"
     yield ""

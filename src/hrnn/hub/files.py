@@ -24,7 +24,7 @@ from hrnn.hierarchy import HRNN, CellChoice
 from hrnn.hub import card, remote
 from hrnn.hub.about import public
 from hrnn.training.checkpoint import DamagedError
-from hrnn.training.entries import read_result
+from hrnn.training.entries import ABOUT, read_result, read_whole
 from hrnn.training.files import content_of, make_folder, write_atomically
 from hrnn.training.trained import load
 
@@ -75,7 +75,8 @@ def save_pretrained(
             raise TypeError("head is for models, and what is a run, which has its own; drop it")
         trained = load(place, **opening)
         model, head, shown_name = trained.network.levels, trained.network.head, name or place.resolve().name
-        run = public(trained, read_result(place))
+        known = read_whole(place).get(ABOUT)  # runs of older versions have none
+        run = public(trained, read_result(place), known["notes"] if isinstance(known, dict) else ())
     if head is not None and not isinstance(head, nn.Module):
         raise TypeError(f"head is {shown(head)}; give an nn.Module, or None")
     make_folder(folder)

@@ -25,7 +25,7 @@ def memory_of(
         found["of an update, measured now"] = in_words(measured)
     peak = number((result or {}).get("peak_bytes"))
     if peak is not None and peak > 0:
-        found["all of the process at its peak, measured"] = in_words(int(peak))
+        found["whole process at its peak, measured"] = in_words(int(peak))
     return found
 
 

@@ -124,8 +124,8 @@ function confusion({ classes, counts }) {
   const names = classes.map(readable);
   const shares = counts.map((row) => { const sum = row.reduce((a, b) => a + b, 0); return row.map((count) => (sum ? count / sum : 0)); });
   const traces = [{
-    type: "heatmap", x: names, y: names, z: shares, customdata: counts, zmin: 0, zmax: 1, colorscale: "Cividis", colorbar: { thickness: 12 },
-    texttemplate: classes.length <= 20 ? "%{customdata}" : "", hovertemplate: "%{y} taken for %{x}: %{customdata} (%{z:.1%})<extra></extra>",
+    type: "heatmap", x: names, y: names, z: shares, text: counts.map((row) => row.map(String)), zmin: 0, zmax: 1, colorscale: "Cividis", colorbar: { thickness: 12 },
+    texttemplate: classes.length <= 20 ? "%{text}" : "", hovertemplate: "%{y} taken for %{x}: %{text} (%{z:.1%})<extra></extra>",
   }];
   return { traces, layout: layoutOf({ xaxis: { title: { text: "taken for" }, type: "category" }, yaxis: { title: { text: "class" }, type: "category", autorange: "reversed" } }) };
 }
