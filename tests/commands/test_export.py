@@ -1,5 +1,6 @@
 """hrnn export, on a run that was trained."""
 
+import errno
 import json
 
 import numpy
@@ -71,6 +72,19 @@ def test_mistakes(text_run, tmp_path, capsys):
     assert "is not a folder" in complaint(capsys, "export", text_run, "--output", tmp_path / "text.txt" / "step.onnx")
     assert "holds no run" in complaint(capsys, "export", tmp_path / "nothing")
     assert not (text_run / "export").exists()
+
+
+@pytest.mark.parametrize("form", ["torch-export", "safetensors"])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(text_run, capsys, monkeypatch, form):
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    said = complaint(capsys, "export", text_run, "--format", form)
+    assert "export/" in said
+    assert "No space left on device" in said
+    assert not [path for path in (text_run / "export").iterdir() if not path.name.startswith(".")]
+    assert not list((text_run / "export").glob(".*"))
 
 
 def test_a_run_with_a_cell_of_its_own(tmp_path, capsys, monkeypatch):

@@ -105,19 +105,21 @@ def test_lines_are_answered_as_files_are(tmp_path, capsys, monkeypatch):
         assert line["step"] == last[line["id"]]["step"]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("id,time,a,code\ns,0,1,c\n", "the first line has no column 'b' for values"),
-        ("id,time,a,b,code\ns,0,1\n", "line 2 has 3 cells and the first line 5"),
-        ("id,time,a,b,code\ns,0,x,1,c\n", "line 2: channel 'a' is 'x'; give a finite number"),
-        ("", "standard input is empty"),
-    ],
-)
-def test_wrong_lines(tmp_path, capsys, monkeypatch, text, said):
+WRONG = {
+    "id,time,a,code\ns,0,1,c\n": "the first line has no column 'b' for values",
+    "id,time,a,b,a,code\ns,0,1,2,3,c\n": "the first line has two columns called 'a'; rename one",
+    "id,time,a,b,code\ns,0,1\n": "line 2 has 3 cells and the first line 5",
+    "id,time,a,b,code\ns,0,x,1,c\n": "line 2: channel 'a' is 'x'; give a finite number",
+    "id,time,a,b,code\ns,0,1e39,1,c\n": "line 2: channel 'a' is '1e39'; give a finite number within float32",
+    "": "standard input is empty",
+}
+
+
+def test_wrong_lines(tmp_path, capsys, monkeypatch):
     run = train(capsys, tmp_path / "runs" / "r", write(tmp_path)["class"], 1)
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    assert said in complaint(capsys, "predict", run, "--follow")
+    for text, said in WRONG.items():
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        assert said in complaint(capsys, "predict", run, "--follow")
 
 
 def test_what_cannot_be_predicted(tmp_path, capsys):

@@ -74,6 +74,9 @@ def main(arguments: Sequence[str]) -> int:
                 entries = to_safetensors(network.levels, path, **common)
     except ValueError as error:
         raise UserError(f"{options.run} cannot be exported: {error}") from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UserError(why if str(path) in why else f"{path} cannot be written: {why}") from None
     if options.json:
         print(json.dumps({"file": str(path), **entries}))
     else:

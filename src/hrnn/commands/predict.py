@@ -169,6 +169,8 @@ def follow(trained: Trained) -> int:
     header = next(lines, None)
     if header is None:
         raise UserError("standard input is empty; give a first line with the names of columns")
+    if twice := [name for place, name in enumerate(header) if name in header[:place]]:
+        raise UserError(f"the first line has two columns called {shortened(twice[0])!r}; rename one")
     task: Series = trained.config.task
     pre = task.learned
     for name in pre.channels:

@@ -17,6 +17,7 @@ from hrnn.tasks import Series
 from hrnn.training.answers import Answers, Floats
 from hrnn.training.network import Network
 
+LARGEST = float(np.finfo(np.float32).max)
 Values = Mapping[str, Any] | Sequence[Any] | NDArray[Any] | float | str | None
 
 
@@ -139,6 +140,8 @@ def _number(value: Any, channel: str) -> float:
         number = math.nan if value is None or value == "" else float(value)
     except (TypeError, ValueError):
         number = math.inf
-    if math.isinf(number):
-        raise UserError(f"channel {channel!r} is {shown(value)}; give a finite number, or nothing where it is missing")
+    if math.isinf(number) or abs(number) > LARGEST:
+        raise UserError(
+            f"channel {channel!r} is {shown(value)}; give a finite number within float32, or nothing where it is missing"
+        )
     return number
