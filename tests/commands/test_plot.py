@@ -30,7 +30,9 @@ def test_curves_of_several_runs(tmp_path, capsys, runs):
         code, out, _ = hrnn(capsys, "plot", *runs, "--output", picture, "--x", axis)
         assert (code, out) == (0, f"{picture}\n")
         words = re.findall(r"<!-- (.*?) -->", picture.read_text())
-        assert {"ours 8/8, seed 0", "gr-hrnn 8/8, seed 0", "length solved (bits)", "local loss (nats)"} <= set(words)
+        assert {"ours 8/8, seed 0", "gr-hrnn 8/8, seed 0", "length solved (bits)", "local loss (of 1 by guessing)"} <= set(
+            words
+        )
         assert "bits per recalled character" in words
         assert ("sequences seen" if axis == "sequences" else axis) in words
     assert hrnn(capsys, "plot", runs[0], "--output", tmp_path / "a" / "curves.png")[0] == 0
