@@ -27,8 +27,9 @@ T = TypeVar("T")
 ROWS = 500_000  # of a row group
 
 
-def generate(path: Path, rows: int, channels: int, ids: int = 1, mixed: bool = False) -> None:
-    """A long table: id (if several), ds, and channels x0, x1, ...; never in memory as a whole."""
+def generate(path: Path, rows: int, channels: int, ids: int = 1, mixed: bool = False, target: bool = False) -> None:
+    """A long table: id (if several), ds, and channels x0, x1, ..., and with `target` a label: is x0 above x1? Never in memory as
+    a whole."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -42,6 +43,8 @@ def generate(path: Path, rows: int, channels: int, ids: int = 1, mixed: bool = F
         if ids > 1:
             columns["unique_id"] = pa.array([f"series-{i}" for i in (place % ids if mixed else place * ids // rows)])
         columns |= {f"x{i}": pa.array(walk[:, i]) for i in range(channels)}
+        if target:
+            columns["label"] = pa.array(np.where(walk[:, 0] > walk[:, 1], "above", "below")).dictionary_encode()
         batch = pa.table(columns)
         writer = writer or pq.ParquetWriter(path, batch.schema)
         writer.write_table(batch)

@@ -1,6 +1,8 @@
 """A run on series that stopped goes on bit by bit, whatever its source and its targets; other data are refused."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -64,3 +66,18 @@ def test_a_file_that_changed_since_training_began_is_refused(tmp_path, capsys):
         file.write("and more")
     assert "are not those that it began with" in complaint(capsys, "resume", run, "--updates", 5)
     assert "are not those that it began with" in complaint(capsys, "evaluate", run)
+
+
+def test_checksums_are_compared_where_size_and_time_agree_if_asked_for(tmp_path, capsys):
+    arguments = write(tmp_path)["text"]
+    run, path = train(capsys, tmp_path / "runs" / "run", arguments), Path(arguments[0])
+    time = path.stat().st_mtime_ns
+    path.write_text(path.read_text().replace("quick", "thick"))
+    os.utime(path, ns=(time, time))
+    assert "has the same size and other content" in complaint(capsys, "resume", run, "--updates", 5, "--verify")
+    assert "has the same size and other content" in complaint(capsys, "evaluate", run)
+    assert hrnn(capsys, "resume", run, "--updates", 5)[0] == 0
+    os.utime(path, ns=(time, time + 1))
+    assert "has the same size and other content" in complaint(capsys, "resume", run, "--updates", 6)
+    path.write_text(path.read_text().replace("thick", "quick"))
+    assert hrnn(capsys, "resume", run, "--updates", 6)[0] == 0, "another time, and the same content"

@@ -84,7 +84,7 @@ def _check_data(trained: Trained, options: Evaluate) -> None:
     """Are the files that this part reads those that the run began with? Other data by --data are meant to differ."""
     if options.data is not None or trained.identity.data is None:
         return
-    difference = compare_data(trained.identity.data, trained.config.task, [options.part])
+    difference = compare_data(trained.identity.data, trained.config.task, [options.part], verify=True)
     if not difference.changed:
         return
     if not options.accept_changed_data:

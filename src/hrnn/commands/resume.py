@@ -41,6 +41,8 @@ class Resume:
     """Stop after so long, to be continued again."""
     accept_changed_data: bool = False
     """Go on although the data are not those that the run began with; the journal notes it."""
+    verify: bool = False
+    """Compare the checksums of all data. Without it, files with the size and the time that they had are taken for the same."""
     own: Trust = field(default_factory=Trust)
     timeout: float = option(TIMEOUT, above(0, LONGEST))
     """Under torchrun: seconds that a process waits for the others before it gives up."""
@@ -72,6 +74,7 @@ def _resume(options: Resume, group: Group) -> Outcome:
         trust=options.own,
         budget=options.budget,
         accept_changed_data=options.accept_changed_data,
+        verify=options.verify,
     )
 
 

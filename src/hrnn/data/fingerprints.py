@@ -1,4 +1,4 @@
-"""Which file it is: size and SHA-256."""
+"""Which file it is: size and SHA-256, and when it was last changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from hrnn.errors import UserError
 from hrnn.telling import working
 
-Fingerprint = dict[str, Any]  # of a file: its "size" in bytes and its "sha256"
+Fingerprint = dict[str, Any]  # of a file: its "size" in bytes and its "sha256"; perhaps "mtime_ns", when it was changed
 
 
 def fingerprint(path: Path) -> Fingerprint:
@@ -20,6 +20,15 @@ def fingerprint(path: Path) -> Fingerprint:
         return dict(_fingerprint(path, at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def dated(path: Path) -> Fingerprint:
+    """A file's size, checksum and time of change: while size and time are the same, nobody need read it again."""
+    try:
+        changed = path.stat().st_mtime_ns  # before it is read: what is changed meanwhile has another time afterwards
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+    return {**fingerprint(path), "mtime_ns": changed}
 
 
 @functools.lru_cache(256)

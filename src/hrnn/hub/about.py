@@ -29,7 +29,7 @@ def public(trained: Trained, result: dict[str, Any] | None, notes: Sequence[str]
         "task": {"name": name_of(config.task), **options(config.task)},
         **{part: options(getattr(config, part)) for part in PARTS},
         "command": command(config),
-        "data": [{"file": Path(path).name, **file} for path, file in data.items()],
+        "data": [{"file": Path(path).name, **{name: file[name] for name in ("size", "sha256")}} for path, file in data.items()],
         "notes": list(notes),
         "found": [field.name for field in dataclasses.fields(config.task) if field.metadata.get("hidden")],
         "what": _first_sentence(config.task),

@@ -121,6 +121,8 @@ def read_run(folder: Path) -> Stored:
         for name, file in (identity.data or {}).items():
             if not isinstance(file["size"], int) or not isinstance(file["sha256"], str):
                 raise TypeError(f"the checksum of {name} is missing")
+            if not isinstance(file.get("mtime_ns", 0), int):
+                raise TypeError(f"the time of {name} is no number")
     return Stored(folder, options, identity, metrics_of(entries))
 
 

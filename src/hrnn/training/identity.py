@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hrnn.data.fingerprints import Fingerprint, fingerprint
+from hrnn.data.fingerprints import Fingerprint, dated, fingerprint
 from hrnn.errors import UserError, shortened
 from hrnn.tasks import Task, load_object, name_of
 from hrnn.training.config import Config, to_json
@@ -23,7 +23,8 @@ from hrnn.training.config import Config, to_json
 class Identity:
     """
     id:      of the run, drawn at random
-    data:    every file that the task reads, by its path, with size and checksum; None: not known, in runs of older versions
+    data:    every file that the task reads, by its path, with size, checksum and time of change (not in runs of older
+             versions); None: not known, in runs of older versions
     modules: the folder of each module that a task or cell was loaded from, by its name
     """
 
@@ -55,7 +56,7 @@ def files_of(task: Task, parts: Sequence[str] | None = None) -> list[Path]:
 
 
 def data_of(task: Task) -> dict[str, Fingerprint]:
-    return {str(path): fingerprint(path) for path in files_of(task)}
+    return {str(path): dated(path) for path in files_of(task)}
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,11 @@ class Difference:
         return changed + [f"{before} is now {now}, with the same content" for before, now in self.moved.items()]
 
 
-def compare_data(recorded: dict[str, Fingerprint], task: Task, parts: Sequence[str] | None = None) -> Difference:
-    """Hold what the task would read for these parts against what was recorded; by default for all."""
+def compare_data(
+    recorded: dict[str, Fingerprint], task: Task, parts: Sequence[str] | None = None, verify: bool = False
+) -> Difference:
+    """Hold what the task would read for these parts against what was recorded; by default for all. A file with the size and the
+    time that it had is the same, unless `verify`; otherwise the checksum decides."""
     now, difference = files_of(task), Difference()
     before = {Path(path): path for path in recorded}
     if len(now) == len(before) and set(now) != set(before):  # a user has moved them: the order tells which is which
@@ -88,7 +92,7 @@ def compare_data(recorded: dict[str, Fingerprint], task: Task, parts: Sequence[s
     for path, name in before.items():
         if path in now and path not in chosen:
             continue
-        if (words := _difference(path, recorded[name])) is not None:
+        if (words := _difference(path, recorded[name], verify)) is not None:
             difference.changed.append(f"{path} {words}")
         elif str(path) != name:
             difference.moved[name] = str(path)
@@ -96,16 +100,18 @@ def compare_data(recorded: dict[str, Fingerprint], task: Task, parts: Sequence[s
     return difference
 
 
-def _difference(path: Path, recorded: Fingerprint) -> str | None:
+def _difference(path: Path, recorded: Fingerprint, verify: bool) -> str | None:
     """How a file differs from what was recorded, in words."""
     try:
-        size = path.stat().st_size
+        now = path.stat()
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"
-    if size != recorded["size"]:
-        return f"has {size:,} bytes and had {recorded['size']:,}"
+    if now.st_size != recorded["size"]:
+        return f"has {now.st_size:,} bytes and had {recorded['size']:,}"
+    if now.st_mtime_ns == recorded.get("mtime_ns") and not verify:
+        return None
     other = f"has the same size and other content (sha256 was {recorded['sha256'][:12]}...)"
-    return None if fingerprint(path) == recorded else other
+    return None if fingerprint(path)["sha256"] == recorded["sha256"] else other
 
 
 @dataclass(frozen=True)

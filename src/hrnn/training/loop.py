@@ -73,6 +73,7 @@ def train(
     trust: Trust | None = None,
     budget: Budget | None = None,
     accept_changed_data: bool = False,
+    verify: bool = False,
     group: Group = ALONE,
     minutes: float | None = None,
     display: Display | None = None,
@@ -81,13 +82,13 @@ def train(
     """Begin or continue the run of a folder. The time limit is no part of the run: it only stops it for now.
 
     config:  what the folder holds, where the caller has it already, with its data; and the network that it describes
-    trust, budget, accept_changed_data: as `begin` has them
+    trust, budget, accept_changed_data, verify: as `begin` has them
     group:   the processes that train it together; only the first one needs the folder
     tracker: whom the journal's numbers are told, too, instead of one that the configuration names: see hrnn.trackers
     """
     display, reason = display or Display(), None
     with folders.locked(folder) if group.first else nullcontext(), Stop(minutes, launched()) as stop:
-        run = begin(folder, group, config, network, trust, budget, accept_changed_data, tracker)
+        run = begin(folder, group, config, network, trust, budget, accept_changed_data, verify, tracker)
         run.scoring = display.scoring
         with closing(run.journal), display.showing(run):
             while not run.over:

@@ -43,6 +43,7 @@ def begin(
     trust: Trust | None,
     budget: Budget | None,
     accept_changed_data: bool,
+    verify: bool = False,
     tracker: Tracker | None = None,
 ) -> Run:
     """The run, where its newest checkpoint was; nothing is written before all of it has been read and fits.
@@ -50,6 +51,7 @@ def begin(
     config: what the folder holds, where the caller has it already, with its data
     budget: another one, which replaces the old one's updates, sequences and epochs: what it does not say sets no limit
     accept_changed_data: go on although the data are not those that the run began with
+    verify: compare the checksums of data also where size and time are those that they had
     tracker: of the user's own, instead of one that the configuration names
     """
     known, stored, identity, difference = config is not None, None, None, Difference()
@@ -59,7 +61,7 @@ def begin(
         if budget is not None:
             kept = {name: getattr(config.budget, name) for name in ("validate_every", "stop_after")}
             config = checked(replace(config, budget=replace(budget, **kept)))
-        identity, difference = _with_data(folder, stored.identity, config.task, accept_changed_data)
+        identity, difference = _with_data(folder, stored.identity, config.task, accept_changed_data, verify)
         if budget is not None:
             network = check(config, group)
     if not known and group.size > 1:
@@ -93,9 +95,11 @@ def begin(
     return run
 
 
-def _with_data(folder: Path, began: Identity, task: Task, accept_changed_data: bool) -> tuple[Identity, Difference]:
+def _with_data(
+    folder: Path, began: Identity, task: Task, accept_changed_data: bool, verify: bool
+) -> tuple[Identity, Difference]:
     """The run's identity with the data that are there now, and how they are not those that it began with."""
-    difference = Difference() if began.data is None else compare_data(began.data, task)
+    difference = Difference() if began.data is None else compare_data(began.data, task, verify=verify)
     if difference.changed and not accept_changed_data:
         raise UserError(
             f"the data of {folder} are not those that it began with: {difference}; put them back, "
