@@ -28,8 +28,8 @@ ROWS = 500_000  # of a row group
 
 
 def generate(path: Path, rows: int, channels: int, ids: int = 1, mixed: bool = False, target: bool = False) -> None:
-    """A long table: id (if several), ds, and channels x0, x1, ..., and with `target` a label: is x0 above x1? Never in memory as
-    a whole."""
+    """A long table: id (if several), ds, and channels x0, x1, ..., and with `target` a label: is x0 above x1? Never in memory
+    as a whole."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -4,8 +4,8 @@
                                 [--json FILE]
 
 Writes a Parquet file of random walks (as benchmarks.data does; with --target there is a class for each step, and hrnn predict
-writes a row for each) and runs the commands as a user does. RssAnon is read from /proc every 10 ms; start-up is the time until the
-journal has its first update. Wall clock, beside the seconds of a core that the command took. Processes of one thread.
+writes a row for each) and runs the commands as a user does. RssAnon is read from /proc every 10 ms; start-up is the time until
+the journal has its first update. Wall clock, beside the seconds of a core that the command took. Processes of one thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def anonymous(pid: int) -> int:
 
 
 def watched(arguments: list[str], folder: Path, begun: Path | None = None) -> dict:
-    """Run a command; its peak of anonymous memory, its time, and how long it took until the file `begun` had something in it."""
+    """Run a command; its peak of anonymous memory, its time, and how long it took until the file `begun` knew of an update."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(

@@ -111,7 +111,7 @@ def test_a_csv_file_in_a_truncated_gzip(tmp_path):
 
     text = "id,v\n" + "".join(f"a,{i * 7919 % 1000003}\n" for i in range(50_000))
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode())[:-5000])
-    with pytest.raises(UserError, match=r"cannot be read as CSV|truncated"):
+    with pytest.raises(UserError, match="truncated or damaged"):
         cache(table(tmp_path / "t.csv.gz"))
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode()))
     assert cache(table(tmp_path / "t.csv.gz")).lengths.tolist() == [50_000]

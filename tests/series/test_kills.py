@@ -1,4 +1,4 @@
-"""SIGKILL in the middle of a run on series, whatever its source and its targets: resumed, it ends as if nothing had happened."""
+"""SIGKILL in the middle of a run on series, whatever its source and targets: resumed, it ends as if nothing had happened."""
 
 import os
 import signal

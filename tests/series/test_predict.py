@@ -11,6 +11,7 @@ import hrnn as library
 from hrnn.data import cache, find
 from hrnn.training.answers import Answers
 from tests.commands.console import complaint, hrnn
+from tests.data.made import write_wav
 from tests.series.made import train, write
 
 KINDS = ["class", "last", "patched", "number", "step", "amount", "panel", "series", "patched series", "bases"]
@@ -136,3 +137,33 @@ def test_what_cannot_be_predicted(tmp_path, capsys):
 def _other(tmp_path):
     (tmp_path / "other.csv").write_text("id,time,x\ns,0,1\ns,1,2\n")
     return tmp_path / "other.csv"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "make", "said"),
+    [
+        ("class", "t.csv", "id,time,a,b,code\ns,1,1,2,c0\ns,0,1,2,c0\n", "times that are not in order"),
+        ("class", "t.csv", "id,time,a,b,code\ns,0,1,2,c0\ns,0,1,2,c0\n", "has the same time twice"),
+        ("class", "t.csv", "id,time,a,b,code\ns,0,1,2,c0\ns,1,inf,2,c0\n", "has an infinite value"),
+        ("class", "t.csv", "id,time,a,b,code\ns,0,1,2,c0\ns,1,x,2,c0\n", "mixed types"),
+        ("class", "t.csv", "id,time,a,b,code\n", "has no rows"),
+        ("bases", "g.fa", ">one\nACGT\n>two\nACXT\n", "'X'"),
+        ("bases", "g.fa", ">one\nACGT\n>two\n", "sequence 'two' of"),
+        ("patched series", "x.npy", None, "fewer than one input of 4"),
+    ],
+)
+def test_wrong_data_leave_no_output_and_no_cache(tmp_path, capsys, monkeypatch, kind, name, make, said):
+    run = train(capsys, tmp_path / "runs" / "r", write(tmp_path / "good")[kind], 1)
+    path = tmp_path / name
+    path.write_text(make) if make is not None else np.save(path, np.arange(3.0))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    assert said in complaint(capsys, "predict", run, path, "-o", tmp_path / "out.parquet")
+    assert not list(tmp_path.glob("*out*"))
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_recordings_of_another_rate_are_refused(tmp_path, capsys):
+    run = train(capsys, tmp_path / "runs" / "r", write(tmp_path / "good")["audio"], 1)
+    path = write_wav(tmp_path / "other" / "odd.wav", rate=16_000)
+    assert "16,000" in complaint(capsys, "predict", run, path, "-o", tmp_path / "out.parquet")

@@ -30,8 +30,8 @@ def bring_together(files: list[Path], order: Path, offsets: Numbers, budget: int
     if size > budget:
         raise UserError(
             f"rows of different ids are mixed, and bringing together {in_words(size)} of them takes more than the "
-            f"{in_words(budget)} that it may; sort the table by id and time first, e.g. with DuckDB or Polars, or give a "
-            f"larger sort_budget"
+            f"{in_words(budget)} that it may; sort the table by id and time first, e.g. with DuckDB or Polars, or "
+            f"allow more (--memory, in Python sort_budget)"
         )
     runs = np.load(order, mmap_mode="r")
     for path in files:

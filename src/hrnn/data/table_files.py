@@ -16,6 +16,7 @@ BLOCK = 1 << 22  # bytes of a CSV file that are parsed at a time, and by which t
 BUFFER = 1 << 20  # bytes of a column that are read at a time
 PARQUET, ARROW, CSV = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 SUFFIXES = (*PARQUET, *ARROW, *CSV)
+MALFORMED = "it is damaged, or rows differ in their number of cells"
 DAMAGED = "it is damaged, not such a file, or of a newer version of the format than the installed pyarrow knows"
 
 
@@ -102,7 +103,10 @@ def reading(path: Path) -> Iterator[None]:
             ) from None
         if said == "Empty CSV file":
             raise UserError(f"{path} is empty") from None
-        raise UserError(f"{path} cannot be read as {_format(path)}: {DAMAGED} ({shortened(said, 200)})") from None
+        if "runcated compressed stream" in said:
+            raise UserError(f"{path} is truncated or damaged ({shortened(said, 200)}); fetch it again") from None
+        what = MALFORMED if _format(path) == "CSV" else DAMAGED
+        raise UserError(f"{path} cannot be read as {_format(path)}: {what} ({shortened(said, 200)})") from None
 
 
 def _format(path: Path) -> str:

@@ -78,10 +78,13 @@ def _refuse(given: Mapping[str, Any], kind: str) -> None:
         raise UserError(f"--{name} is for tables, and --kind is {kind}; drop one of the two")
 
 
-def open_data(source: Source, place: Path, by: Any, validation: float, test: float) -> Opened:
+def open_data(
+    source: Source, place: Path, by: Any, validation: float, test: float, memory: int | None = None
+) -> Opened:
     """A source's sequences, from its cache below `place`, or from what this process has open already; and their parts.
 
     by, validation, test: as `hrnn.data.split` has them; "forecast" is by time, unless parts are given
+    memory: bytes that rows of different ids which are mixed may take, where the user has said
     """
     try:
         seen = [(str(path), now.st_ino, now.st_size, now.st_mtime_ns) for path in source.files() for now in [path.stat()]]
@@ -91,7 +94,7 @@ def open_data(source: Source, place: Path, by: Any, validation: float, test: flo
     key = (str(place), said, by, validation, test, tuple(seen))
     found = _KNOWN.get(key)
     if found is None:
-        sequences = cache(source, cache_folder(source, place), replace=True)
+        sequences = cache(source, cache_folder(source, place), replace=True, sort_budget=memory)
         if by == "forecast":
             by = None if "part" in sequences.labels else "time"
         found = Opened(sequences, split(sequences, by, validation=validation, test=test))

@@ -134,7 +134,7 @@ class Series(Task):
     def opened(self) -> Opened:
         by = self.split_by or ("forecast" if self.forecast else None)
         place, test = self.cache or Path("runs") / "cache", 0.0 if self.untested else self.held_out
-        return open_data(self.source, place, by, self.held_out, test)
+        return open_data(self.source, place, by, self.held_out, test, None if self.memory is None else in_bytes(self.memory))
 
     @cached_property
     def learned(self) -> Preprocessing:
