@@ -56,3 +56,17 @@ def test_a_decoder_that_knows_its_inputs_loses_nothing_and_what_never_comes_is_n
     assert constant.isnan().all()  # nothing to guess
     with pytest.raises(ValueError, match="no decoders"):
         hrnn.HRNN(1, [4, 3], [2], decoders=False).recovered(x)
+
+
+def test_long_windows_are_gone_through_in_pieces(monkeypatch):
+    torch.manual_seed(0)
+    model = hrnn.HRNN(3, [6, 5, 4], [4, 3]).double()
+    x, lengths = torch.randn(50, 3, 3, dtype=torch.float64), torch.tensor([50, 31, 7])
+    reset = torch.zeros(50, 3, dtype=torch.bool)
+    reset[20, 0] = reset[9, 1] = True
+    whole = [model.recovered(x, lengths=lengths), model.recovered(x, reset=reset), model.recovered(x, reset=reset[20])]
+    monkeypatch.setattr("hrnn.hierarchy.AT_ONCE", 7 * 3 * 6)
+    cut = [model.recovered(x, lengths=lengths), model.recovered(x, reset=reset), model.recovered(x, reset=reset[20])]
+    for one, other in zip(whole, cut, strict=True):
+        for level, again in zip(one, other, strict=True):
+            assert torch.allclose(level, again, rtol=1e-9, equal_nan=True)

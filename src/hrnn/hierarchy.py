@@ -17,7 +17,7 @@ from hrnn.cells import BUILTIN, Cell, UserCell, by_hand
 from hrnn.decoders import Decoder
 from hrnn.forward import Forward, Listener
 from hrnn.precision import without_autocast
-from hrnn.recovery import Recovery
+from hrnn.recovery import AT_ONCE, Recovery, pieces
 from hrnn.room import check_fits
 from hrnn.segments import Clock, Given, Period, reach_of
 from hrnn.state import State
@@ -260,7 +260,12 @@ class HRNN(nn.Module):
         the top (reach,): of the input j ticks back what is lost, j from 1. 0 is nothing, 1 as much as by guessing the mean, or
         by frequency; nan where no segment was so long."""
         found = [Recovery(self.decoder(level)) for level in range(len(self.periods))]
-        self._run(x, state, boundaries, lengths, reset, lambda ended: found[ended.level].add(ended))
+        at_once = AT_ONCE // max(1, x.shape[1] * self.hidden_sizes[0]) if isinstance(x, Tensor) and x.dim() > 1 else 0
+        if boundaries is not None or self.batch_first or not 0 < at_once < len(x):
+            self._run(x, state, boundaries, lengths, reset, lambda ended: found[ended.level].add(ended))
+            return [one.lost() for one in found]
+        for some, left, starts in pieces(x, lengths, reset, at_once):  # outputs are not kept: no more than these are there
+            _, state = self._run(some, state, None, left, starts, lambda ended: found[ended.level].add(ended))
         return [one.lost() for one in found]
 
     def step(

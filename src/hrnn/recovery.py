@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -9,6 +12,19 @@ from torch.nn import functional as F
 from hrnn.decoders import Decoder
 from hrnn.forward import Ended
 from hrnn.precision import wide
+
+
+AT_ONCE = 1 << 18  # numbers of the lowest level's outputs
+
+
+def pieces(x: Tensor, lengths: Any, reset: Tensor | None, steps: int) -> Iterator[tuple[Tensor, Tensor | None, Tensor | None]]:
+    """A window's inputs so many steps at a time, with what is left of lengths and resets."""
+    counts = None if lengths is None else torch.as_tensor(lengths)
+    for first in range(0, len(x), steps):
+        some = x[first : first + steps]
+        left = None if counts is None else (counts - first).clamp(0, len(some))
+        starts = reset if reset is None or reset.dim() > 1 or first == 0 else None
+        yield some, left, starts if starts is None or starts.dim() == 1 else starts[first : first + steps]
 
 
 class Recovery:

@@ -126,3 +126,24 @@ def test_random_stretches_of_sequences(tmp_path):
         assert (first.windows[0].x[:, place].numpy() == inputs[start : start + 6]).all()
     starts = {int(start) for batch in (first, again) for start in batch.windows.starts}
     assert len(starts) > 2
+
+
+@pytest.mark.parametrize("kind", ["class", "step", "series"])
+def test_long_windows_are_scored_in_pieces(tmp_path, monkeypatch, kind):
+    """Rows that end on the way, single targets, sequences that begin within a row."""
+    from hrnn.training import evaluation
+
+    run = run_on(tmp_path, "none" if kind == "series" else kind, **({"forecast": 2} if kind == "series" else {}))
+    run.network.double()
+    batches = list(run.task.evaluation("training", replace(run.reading, window=40)))
+    batches = [Batch([replace(w, x=w.x.double()) for w in batch.windows], batch.fresh, batch.whole) for batch in batches]
+    found = []
+    for numbers in (1 << 30, 5 * 6 * 4):
+        monkeypatch.setattr(evaluation, "NUMBERS", numbers)
+        values = [values for batch in batches for values in evaluation.values_of(run.network, run.task, batch)]
+        found.append((values, evaluation.evaluate(run.network, run.task, batches)))
+    for one, other in zip(found[0][0], found[1][0], strict=True):
+        assert torch.allclose(one, other, rtol=1e-10)
+    assert found[0][1].keys() == found[1][1].keys()
+    for name, value in found[0][1].items():
+        assert value == pytest.approx(found[1][1][name], rel=1e-9), name

@@ -61,6 +61,17 @@ class Window:
         lengths = None if self.lengths is None else self.lengths[rows]
         return Window(self.x[:, rows], self.y[:, rows], mask, boundaries, lengths, reset, ends)
 
+    def pieces(self, steps: int) -> Iterator[Window]:
+        """So many of its steps at a time; not for windows with given boundaries. A row that has ended has none left."""
+        if self.steps <= steps:
+            yield self
+            return
+        for first in range(0, self.steps, steps):
+            at = slice(first, first + steps)
+            mask, reset, ends = (None if value is None else value[at] for value in (self.mask, self.reset, self.ends))
+            lengths = None if self.lengths is None else (self.lengths - first).clamp(0, len(self.x[at]))
+            yield Window(self.x[at], self.y[at], mask, None, lengths, reset, ends)
+
     @cached_property
     def targets(self) -> int:
         return int(self.there.sum()) if self.there is not None else self.x.shape[0] * self.x.shape[1]

@@ -87,9 +87,29 @@ TARGETS, STEPS, LOCAL, FROZEN = "_targets", "_places", "_local", "_frozen_"  # i
 Scores = tuple[Tensor, Sums, State]  # losses where a target stands; these and the task's metrics, summed; the state afterwards
 
 
-@torch.no_grad()
+NUMBERS = 1 << 18  # of the lowest level's hidden states that are there at once where nothing is learned
+
+
 def score(network: Network, task: Task, window: Window, state: State | None, judge: Judge | None = None) -> Scores:
-    """What the task makes of a window, and its judge, if there is one; no state: sequences begin."""
+    """What the task makes of a window, and its judge, if there is one; no state: sequences begin. A long window is gone through
+    in pieces of whole segments, and takes no more memory than these."""
+    levels = network.levels
+    if task_gives_boundaries(network):
+        return _score(network, task, window, state, judge)
+    segment = levels.periods[0] if levels.periods else 1
+    assert isinstance(segment, int)
+    steps = max(1, NUMBERS // (window.x.shape[1] * levels.hidden_sizes[0]) // segment) * segment
+    sums, values = Sums(), []
+    for piece in window.pieces(steps):
+        of_piece, summed, state = _score(network, task, piece, state, judge)
+        sums.add(summed)
+        values.append(of_piece)
+    assert state is not None
+    return torch.cat(values, 0 if window.there is None else 1), sums, state
+
+
+@torch.no_grad()
+def _score(network: Network, task: Task, window: Window, state: State | None, judge: Judge | None) -> Scores:
     given = window.boundaries if task_gives_boundaries(network) else None
     fresh, state = state is None, None if state is None else rows_left(state, window)
     output, state = network.levels(window.x, state, boundaries=given, lengths=window.lengths, reset=window.reset)
