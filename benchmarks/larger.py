@@ -4,7 +4,7 @@
                                 [--json FILE]
 
 Writes a Parquet file of random walks (as benchmarks.data does; with --target there is a class for each step, and hrnn predict
-writes a row for each) and runs the commands as a user does. RssAnon is read from /proc every 10 ms; start-up is the time until
+writes a row for each) and runs the commands as a user does. RssAnon is read from /proc every 50 ms; start-up is the time until
 the journal has its first update. Wall clock, beside the seconds of a core that the command took. Processes of one thread.
 """
 
@@ -44,7 +44,7 @@ def watched(arguments: list[str], folder: Path, begun: Path | None = None) -> di
             peak = max(peak, anonymous(child.pid))
             if first is None and begun is not None and begun.exists() and '"kind": "update"' in begun.read_text():
                 first = time.perf_counter() - started
-            time.sleep(0.01)
+            time.sleep(0.05)
         said = child.stdout.read().strip() if child.stdout else ""
     if child.returncode:
         raise SystemExit(f"hrnn {' '.join(arguments)} ended with {child.returncode}")

@@ -1,16 +1,17 @@
 """What hrnn inspect proposes within a budget of bytes: does it fit, is it as large as predicted, does it learn?
 
-    python -m benchmarks.proposals [DATA ...] [--places 1000000] [--json FILE]
+    python -m benchmarks.proposals [DATA ...] [--places 100000] [--json FILE]
 
-Generated data of different shapes (benchmarks/shapes.py). For each, `hrnn inspect DATA --memory BUDGET --json`, and then the
-command that it proposes in a child process, as printed, but for as many epochs as make --places steps of all rows, where that is
-fewer. The child reads the data once and trains a tiny model first; measured is how far its resident memory then goes above that:
-training, validation, checkpoints and test. Learned means: better than chance, the mean or the last value.
+Generated data of different shapes (benchmarks/shapes.py). For each, in a child process, `hrnn inspect DATA --memory BUDGET`, and
+then the command that it proposes, as printed, but for as many epochs as make --places steps of all rows, where these are fewer.
+The child trains a tiny model and reads the data before; measured is how far its resident memory then goes above that: training,
+validation, checkpoints and test. Learned means: better than chance, the mean or the last value.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import os
@@ -18,6 +19,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,8 @@ from benchmarks.shapes import SHAPES
 WITHIN, OR_BYTES = 0.2, 5_000_000
 
 
-def child(folder: str, data: str, rest: str) -> None:
-    """In a process of its own, whose working folder is `folder`: the tiny run, the proposed one, and how much that took."""
+def child(data: str, budget: str, places: int) -> None:
+    """In a process of its own, in a folder of its own: the proposal, a tiny run, the proposed one, and how much that took."""
     import torch
 
     from hrnn.cli import main as hrnn
@@ -36,32 +38,29 @@ def child(folder: str, data: str, rest: str) -> None:
     from hrnn.training.folder import read_run
 
     torch.set_num_threads(1)
-    words, options = json.loads(data), json.loads(rest)
-    tiny = [
-        "--hidden-sizes",
-        "4",
-        "4",
-        "--periods",
-        "2",
-        "--window",
-        "8",
-        "--batch",
-        "1",
-        "--updates",
-        "2",
-        "--validate-every",
-        "1",
-    ]
-    if (code := hrnn(["train", "series", *words, *tiny, "--run", "runs/tiny"])) != 0:
+    words = json.loads(data)
+    with redirect_stdout(io.StringIO()) as said:
+        hrnn(["inspect", *words, "--memory", budget, "--json"])
+    found = json.loads(said.getvalue())
+    proposal = found["proposal"]
+    command = shlex.split(proposal["command"])
+    options = command[command.index("--memory") :]
+    inputs = found["steps"] / proposal.get("patch", 1)
+    total = inputs * (0.8 if len(set(proposal["parts"].values())) == 1 else proposal["parts"]["training"] / found["sequences"])
+    epochs = min(proposal["epochs"], max(1, round(places / total)))
+    options[options.index("--epochs") + 1] = str(epochs)
+    tiny = "--hidden-sizes 4 4 --periods 2 --window 64 --batch 1 --updates 1".split()
+    run = ["train", "series", *words]
+    if (code := hrnn([*run, *tiny, "--run", "runs/tiny"])) != 0:
         raise SystemExit(code)
     task = read_run(Path("runs/tiny")).config().task
     assert isinstance(task, Series)
     opened = task.opened  # kept, with its pages
     sum(float(opened.sequences.read(number).sum()) for number in range(len(opened.sequences)))
     before = start_of_peak()
-    if (code := hrnn(["train", "series", *words, *options, "--run", "runs/proposed"])) != 0:
+    if (code := hrnn([*run, *options, "--run", "runs/proposed"])) != 0:
         raise SystemExit(code)
-    Path("measured.json").write_text(json.dumps(peak_since(before)))
+    Path("measured.json").write_text(json.dumps({"proposal": proposal, "bytes": peak_since(before), "epochs": epochs}))
 
 
 def learned(test: dict[str, float], classes: int) -> tuple[str, float, float]:
@@ -80,24 +79,17 @@ def measured(name: str, places: int) -> dict[str, Any]:
     shape = SHAPES[name]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        words, symbols = shape.make(folder), shape.symbols
+        words = shape.make(folder)
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-        inspect = [sys.executable, "-m", "hrnn", "inspect", *words, "--memory", shape.budget, "--json"]
-        found = json.loads(subprocess.run(inspect, check=True, cwd=folder, env=environment, capture_output=True).stdout)
-        proposal = found["proposal"]
-        command = shlex.split(proposal["command"])
-        options = command[command.index("--memory") :]
-        total = found["steps"] * proposal["parts"]["training"] / sum(proposal["parts"].values())
-        epochs = min(proposal["epochs"], max(1, round(places / (total / proposal.get("patch", 1)))))
-        options[options.index("--epochs") + 1] = str(epochs)
-        code = "import sys; from benchmarks.proposals import child; child(*sys.argv[1:])"
-        arguments = [sys.executable, "-c", code, str(folder), json.dumps(words), json.dumps(options)]
+        code = "import sys; from benchmarks.proposals import child; child(sys.argv[1], sys.argv[2], int(sys.argv[3]))"
+        arguments = [sys.executable, "-c", code, json.dumps(words), shape.budget, str(places)]
         done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"{name}: {done.stderr}")
-        took = json.loads((folder / "measured.json").read_text())
+        found = json.loads((folder / "measured.json").read_text())
         result = json.loads((folder / "runs" / "proposed" / "result.json").read_text())
-    metric, reached, nothing = learned(result["test"], symbols)
+    proposal, took = found["proposal"], found["bytes"]
+    metric, reached, nothing = learned(result["test"], shape.symbols)
     predicted, budget = proposal["predicted_bytes"], proposal["memory"]
     better = reached > nothing if metric == "accuracy" else reached < nothing
     return {
@@ -110,7 +102,7 @@ def measured(name: str, places: int) -> dict[str, Any]:
         "as_predicted": abs(predicted - took) <= max(WITHIN * took, OR_BYTES),
         "fits": took <= budget,
         "epochs_proposed": proposal["epochs"],
-        "epochs": epochs,
+        "epochs": found["epochs"],
         "seconds": round(result["seconds"], 1),
         "metric": metric,
         "reached": round(reached, 4),
@@ -122,7 +114,7 @@ def measured(name: str, places: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", nargs="*", help=", ".join(SHAPES))
-    parser.add_argument("--places", type=int, default=1_000_000)
+    parser.add_argument("--places", type=int, default=100_000)
     parser.add_argument("--json")
     options = parser.parse_args()
     from benchmarks.run import environment

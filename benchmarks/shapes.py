@@ -28,8 +28,8 @@ class Shape:
 def waves(
     count: int, shortest: int, longest: int, channels: int, classes: int, target: str, **options: Any
 ) -> Callable[[Path], list[str]]:
-    """A long table; a sequence swings at the frequency of its class, in noise. target: "class", "number" (the frequency), "step"
-    (is the first channel's swing above 0?) or "none". gaps: share of values that are missing; uneven: times are irregular."""
+    """A long table; a sequence swings at the frequency of its class, in noise. target: "class", "number" (the frequency),
+    "step" (is the first channel's swing above 0?) or "none". gaps: share of values that are missing; uneven: times are irregular."""
 
     def make(folder: Path) -> list[str]:
         import pyarrow as pa
@@ -135,5 +135,5 @@ SHAPES = {
     ),
     "audio": Shape("40 recordings of a second, 8 kHz, 2 voices", recordings(40, 8000), "50MB", 2),
     "genome": Shape("100,000 letters", genome(100_000), "80MB", 5),
-    "bytes": Shape("60,000 words of a log, read as bytes", text(12_000), "200MB", 256),
+    "bytes": Shape("12,000 words of a log, read as bytes", text(12_000), "200MB", 256),
 }

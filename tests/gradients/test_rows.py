@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import hypothesis.strategies as st
@@ -23,6 +24,7 @@ from tests.helpers import (
     steady,
     take_gradients,
 )
+from tests.user_cells import MinimalGRU
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -193,3 +195,26 @@ def test_batch_first_is_only_another_order(data):
             gradients.append((take_gradients(model) | x_grad, result))
         assert_same_gradients(gradients[1][0], gradients[0][0], tolerance=1e-13)
         assert_same_state(gradients[1][1].state, gradients[0][1].state)
+
+
+def test_padding_is_not_computed_on():
+    """Counted: every level's cell sees as many rows as there are ticks, forward and in both gradients."""
+    seen = Counter()
+
+    class Counting(MinimalGRU):
+        def step(self, inputs, state):
+            seen[self.gate.in_features - self.hidden_size] += len(inputs)
+            return super().step(inputs, state)
+
+    torch.manual_seed(0)
+    model = hrnn.HRNN(2, hidden_sizes=[4, 5], periods=[3], cell=Counting)
+    lengths = torch.tensor([40, 33, 12, 7, 3, 1, 0])
+    x, y = torch.randn(40, 7, 2), torch.zeros(40, 7)
+    ticks = {2 + 5: int(lengths.sum()), 4: int(((lengths + 2) // 3).sum())}
+    assert ticks[7] < 40 * 7 / 2
+    model(x, lengths=lengths)
+    assert seen == ticks
+    for method in (hrnn.Restricted(round_steps=3), hrnn.Full()):
+        seen.clear()
+        method.backward(model, x, y, loss=lambda o, t: (o[..., 0] - t) ** 2, betas=[0.1], lengths=lengths)
+        assert seen == ticks

@@ -50,6 +50,7 @@ def write(folder: Path) -> dict[str, list[str]]:
     return {
         "class": [paths["class"], *batch],
         "last": [paths["class"], *batch, "--readout", "last", "--class-weights", "balanced"],
+        "mean": [paths["class"], *batch, "--readout", "mean"],
         "patched": [paths["class"], *batch, "--patch", "2", "--values", "a", "b"],
         "cropped": [paths["class"], *batch, "--crop", "7"],
         "number": [paths["number"], *batch],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from hrnn.gradients import Full
 from hrnn.tasks import Batch, Reading, Series
 from hrnn.tasks.series.batches import Asked, Windows, edges
 from hrnn.training import loop
@@ -28,7 +29,7 @@ def gradients(run, batch, monkeypatch):
     found = {}
 
     def move(run, sums):
-        found.update({name: one.grad.clone() for name, one in run.network.named_parameters()})
+        found.update({name: one.grad.clone() for name, one in run.network.named_parameters() if one.grad is not None})
         run.network.zero_grad()
         return sums
 
@@ -147,3 +148,28 @@ def test_long_windows_are_scored_in_pieces(tmp_path, monkeypatch, kind):
     assert found[0][1].keys() == found[1][1].keys()
     for name, value in found[0][1].items():
         assert value == pytest.approx(found[1][1][name], rel=1e-9), name
+
+
+@pytest.mark.parametrize("kind", ["class", "number"])
+def test_the_mean_of_the_logits_is_what_learns(tmp_path, monkeypatch, kind):
+    """Beside autograd through all steps of all rows; sequences count for their steps."""
+    run = run_on(tmp_path, kind, readout="mean", class_weights="balanced" if kind == "class" else "equal")
+    run.network.double()
+    run.gradient = Full()
+    part, rows = run.task.part("training")[0], run.task.plan(run.reading).plan.rows(0)
+    lengths = part.lengths[rows]
+    run.config = replace(run.config, model=replace(run.config.model, betas=(0.0,)))
+    longest = replace(run.reading, window=int(lengths.max()), segment=100)  # gradients do not cross windows: one window
+    batch = Batch(Windows(part, rows, lengths, longest, run.task.asked), whole=True)
+    found, _, _ = gradients(run, batch, monkeypatch)
+    run.network.zero_grad()
+    total = torch.zeros((), dtype=torch.float64)
+    for row in rows:
+        x = torch.from_numpy(part.inputs(int(row))).double()[:, None]
+        mean = run.network(run.network.levels(x)[0]).mean(0, keepdim=True)
+        total = total + len(x) * run.task.loss(mean, torch.from_numpy(np.array([[part.target(int(row))]])))[0].sum()
+    (total / int(lengths.sum())).backward()
+    expected = {name: one.grad for name, one in run.network.named_parameters() if one.grad is not None}
+    assert expected["head.weight"].abs().max() > 0
+    for name, one in expected.items():
+        assert (one - found[name]).abs().max() <= 1e-9, name

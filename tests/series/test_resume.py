@@ -15,6 +15,7 @@ KINDS = (
     "class",
     "cropped",
     "last",
+    "mean",
     "patched",
     "number",
     "step",

@@ -228,6 +228,13 @@ class Task(ABC):
     def batch(self, index: int, reading: Reading) -> Batch:
         """Training batch number `index`, the rows `reading.rows` of it."""
 
+    def aimed(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Batch:
+        """A training batch with the targets that it is learned with, where these depend on what the network says before.
+
+        said: goes through the batch without learning: windows or pieces of them, their logits, and whether sequences begin there
+        """
+        return batch
+
     def batches_per_epoch(self, reading: Reading) -> int | None:
         """How many batches go once through the data; None where data never ends."""
         return None

@@ -36,7 +36,7 @@ class Answers:
     @property
     def running(self) -> bool:
         """Is an answer the mean of all logits so far?"""
-        return self.of == "sequence" and self.task.readout == "every"
+        return self.of == "sequence" and self.task.readout != "last"
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -93,19 +93,22 @@ NUMBERS = 1 << 18  # of the lowest level's hidden states that are there at once 
 def score(network: Network, task: Task, window: Window, state: State | None, judge: Judge | None = None) -> Scores:
     """What the task makes of a window, and its judge, if there is one; no state: sequences begin. A long window is gone through
     in pieces of whole segments, and takes no more memory than these."""
-    levels = network.levels
     if task_gives_boundaries(network):
         return _score(network, task, window, state, judge)
-    segment = levels.periods[0] if levels.periods else 1
-    assert isinstance(segment, int)
-    steps = max(1, NUMBERS // (window.x.shape[1] * levels.hidden_sizes[0]) // segment) * segment
     sums, values = Sums(), []
-    for piece in window.pieces(steps):
+    for piece in window.pieces(_at_once(network, window)):
         of_piece, summed, state = _score(network, task, piece, state, judge)
         sums.add(summed)
         values.append(of_piece)
     assert state is not None
     return torch.cat(values, 0 if window.there is None else 1), sums, state
+
+
+def _at_once(network: Network, window: Window) -> int:
+    """Steps of a window, whole segments of the lowest level where their length is fixed."""
+    levels = network.levels
+    segment = levels.periods[0] if levels.periods and isinstance(levels.periods[0], int) else 1
+    return max(1, NUMBERS // (window.x.shape[1] * levels.hidden_sizes[0]) // segment) * segment
 
 
 @torch.no_grad()
@@ -122,6 +125,20 @@ def _score(network: Network, task: Task, window: Window, state: State | None, ju
     values, metrics = values if isinstance(values, tuple) else (values, {})
     sums = {name: float(value.sum(dtype=torch.float64)) for name, value in metrics.items()}
     return values, Sums(float(values.sum(dtype=torch.float64)), values.numel(), sums), state
+
+
+@torch.no_grad()
+def said(network: Network, batch: Batch) -> Iterator[tuple[Window, Tensor, bool]]:
+    """What the network says of a batch whose sequences begin with it: pieces of its windows, their logits (time, rows, outputs),
+    and whether it is the first."""
+    state = None
+    with torch.random.fork_rng(devices=[]):  # a user's cell may use random numbers
+        for window in batch.windows:
+            for piece in window.pieces(_at_once(network, window)):
+                before = None if state is None else rows_left(state, piece)
+                output, after = network.levels(piece.x, before, lengths=piece.lengths, reset=piece.reset)
+                yield piece, network(output), state is None
+                state = after
 
 
 def rows_left(state: State, window: Window) -> State:

@@ -22,7 +22,7 @@ from hrnn.torchrun import launched
 from hrnn.trackers import Tracker
 from hrnn.training.config import Budget, Config, resolved, to_json
 from hrnn.training.display import Display
-from hrnn.training.evaluation import Sums, evaluate, recovered_of, rows_left, score, task_gives_boundaries, values_of
+from hrnn.training.evaluation import Sums, evaluate, recovered_of, rows_left, said, score, task_gives_boundaries, values_of
 from hrnn.training.identity import Trust
 from hrnn.training.network import Network, learning_rate
 from hrnn.training.records import Ended, Tested, Updates, Validated, recordable
@@ -121,6 +121,7 @@ def learn(run: Run, batch: Batch) -> Sums:
     """Backward over the windows of a batch, one update for all or for each, or many within each; returns what was summed on
     the way, in all processes. Weights are those of the whole batch: sums over processes are then its gradient."""
     total, mine, per_batch = Sums(), Sums(), run.config.learning.update == "batch"
+    batch = run.task.aimed(batch, lambda: said(run.network, batch))
     state = None if batch.fresh else run.state
     begins = state is None
     state, given = state or run.fresh_state(), task_gives_boundaries(run.network)

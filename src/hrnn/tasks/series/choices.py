@@ -77,8 +77,14 @@ def rows_for(sequences: int, total: int, window: int, carried: bool) -> int:
     return min(ROWS, 1 << max(0 if carried else 2, most.bit_length() - 1), sequences if not carried else ROWS)
 
 
+SAVED = 5  # more copies, while a checkpoint is written: bytes of its parts and of the whole
+SCORED = 1 << 18  # hidden numbers of the lowest level that are there at once in a validation; as output and put together
+BESIDE = 1_000_000  # objects, journal, judge
+
+
 def needed(shape: Shape, sizes: tuple[int, ...], periods: tuple[int, ...], window: int, batch: int) -> int:
-    """Bytes that learning takes beside the interpreter and its libraries: weights, a batch's window, its gradient."""
+    """Bytes that a run takes beside the interpreter and its libraries: weights, a batch's window, its gradient, a checkpoint, a
+    validation."""
     pre = shape.preprocessing
     inputs, tokens = pre.tokens or pre.inputs, bool(pre.tokens)
     gradient = memory.predict(
@@ -90,7 +96,9 @@ def needed(shape: Shape, sizes: tuple[int, ...], periods: tuple[int, ...], windo
         decoders=True,
     )  # fmt: skip
     place = (8 if tokens else 4 * inputs) + 4 * (2 + shape.outputs)
-    return gradient + 4 * COPIES * (weights + (sizes[0] + 1) * shape.outputs) + 2 * window * batch * place
+    kept = 4 * (COPIES + SAVED) * (weights + (sizes[0] + 1) * shape.outputs)
+    scored = 8 * min(window * batch * sizes[0], SCORED)
+    return gradient + kept + scored + 2 * window * batch * place + BESIDE
 
 
 def warnings(shape: Shape, period: int, spread: float, last: bool) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,8 @@ from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
 from hrnn.limits import Limit, above, at_least, option
 from hrnn.metrics import Metric
-from hrnn.tasks.contract import ACCURACY, BITS_PER_NAT, Batch, Judge, Reading, Task, cross_entropy
+from hrnn.tasks.contract import ACCURACY, BITS_PER_NAT, Batch, Judge, Reading, Task, Window, cross_entropy
+from hrnn.tasks.series.aims import aimed, towards
 from hrnn.tasks.series.baselines import of_forecasts, of_symbols
 from hrnn.tasks.series.batches import Asked, Carried, Whole, in_batches, in_streams
 from hrnn.tasks.series.choices import Shape, chosen, in_bytes, warnings
@@ -86,8 +87,9 @@ class Series(Task):
     """So many steps of the data are one input; 1 by default, 8 for audio."""
     intervals: bool | None = None
     """Whether the time since the last step is an input; by default if times are irregular."""
-    readout: Literal["every", "last"] = "every"
-    """For one target a sequence: every step learns it, and the mean of the logits is the prediction; or the last step alone."""
+    readout: Literal["every", "mean", "last"] = "every"
+    """For one target a sequence. every: each step learns it, and the mean of the logits is the prediction; mean: the mean itself
+    learns it, and the data are gone through twice; last: the last step alone."""
     crop: int | None = option(None, at_least(1))
     """Learn from a random stretch of so many inputs of each sequence, another one in each epoch: quicker where a part of a
     sequence shows what is to be learned. By default whole sequences."""
@@ -234,8 +236,16 @@ class Series(Task):
             return (BITS_PER_SYMBOL, ACCURACY)
         return (*map(Metric, ("mase", "naive_mase", "mae", "naive_mae")), SQUARES)
 
+    def aimed(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Batch:
+        if self.readout != "mean" or self.asked.target != "sequence":
+            return batch
+        return aimed(batch, said(), lambda answers, target: self.loss(answers, target)[0])
+
     def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         pre = self.learned
+        if pre.targets == "sequence" and target.dim() == 3:  # of a batch that is aimed
+            values, given = towards(logits, target), target[..., 1]
+            return values, {"right": (logits.argmax(-1) == given).to(values.dtype)} if pre.target_kind == "class" else {}
         if pre.target_kind == "class" or (pre.targets == "none" and pre.tokens):
             values = cross_entropy(logits, target)
             right = (logits.argmax(-1) == target).to(values.dtype)
