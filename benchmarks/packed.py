@@ -5,7 +5,8 @@
 The trainer's own update on one epoch of the same sequences, whose lengths are spread evenly over their logarithm, 20 to 1,000
 steps, a class each: in batches by length, as hrnn train series has them; packed, each row taking the next sequence where one
 ends, in windows that carry states; and, to compare, as many steps in sequences of one length. Seconds of a core for a million
-steps of all rows, the best of interleaved repeats, and how much of what is computed is padding. 64/64 units, period 10, 16 rows.
+steps of all rows, the best of interleaved repeats, and how much of what windows hold is padding, which is not computed on.
+64/64 units, period 10, 16 rows.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def main() -> None:
                     some.append(measured(alike if kind == "one length" else different, kind == "packed"))
             for kind, some in found.items():
                 best = min(one["seconds_per_million_steps"] for one in some)
-                row = {"update": update, "kind": kind, "seconds_per_million_steps": round(best, 2)}
+                row = {"sequences": options.sequences, "repeats": options.repeats, "update": update, "kind": kind}
+                row["seconds_per_million_steps"] = round(best, 2)
                 rows.append({**row, "padding": round(some[0]["padding"], 3), **environment(1)})
                 print(f"{update}, {kind}: {best:.2f} s for a million steps, {some[0]['padding']:.1%} padding", flush=True)
     if options.json:

@@ -2,8 +2,9 @@
 
     python -m benchmarks.proposals [DATA ...] [--places 100000] [--json FILE]
 
-Generated data of different shapes (benchmarks/shapes.py). For each, in a child process, `hrnn inspect DATA --memory BUDGET`, and
-then the command that it proposes, as printed, but for as many epochs as make --places steps of all rows, where these are fewer.
+Generated data of different shapes (benchmarks/shapes.py). For each, in a child process, `hrnn inspect DATA --memory BUDGET`,
+and then the command that it proposes, as printed, but for as many epochs as make --places steps of all rows, where these are
+fewer.
 The child trains a tiny model and reads the data before; measured is how far its resident memory then goes above that: training,
 validation, checkpoints and test. Learned means: better than chance, the mean or the last value.
 """
@@ -49,7 +50,7 @@ def child(data: str, budget: str, places: int) -> None:
     total = inputs * (0.8 if len(set(proposal["parts"].values())) == 1 else proposal["parts"]["training"] / found["sequences"])
     epochs = min(proposal["epochs"], max(1, round(places / total)))
     options[options.index("--epochs") + 1] = str(epochs)
-    tiny = "--hidden-sizes 4 4 --periods 2 --window 64 --batch 1 --updates 1".split()
+    tiny = ["--hidden-sizes", "4", "4", "--periods", "2", "--window", "64", "--batch", "1", "--updates", "1"]
     run = ["train", "series", *words]
     if (code := hrnn([*run, *tiny, "--run", "runs/tiny"])) != 0:
         raise SystemExit(code)

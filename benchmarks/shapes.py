@@ -29,7 +29,7 @@ def waves(
     count: int, shortest: int, longest: int, channels: int, classes: int, target: str, **options: Any
 ) -> Callable[[Path], list[str]]:
     """A long table; a sequence swings at the frequency of its class, in noise. target: "class", "number" (the frequency),
-    "step" (is the first channel's swing above 0?) or "none". gaps: share of values that are missing; uneven: times are irregular."""
+    "step" (is the first channel's swing above 0?) or "none". gaps: share of missing values; uneven: irregular times."""
 
     def make(folder: Path) -> list[str]:
         import pyarrow as pa

@@ -13,7 +13,6 @@ from hrnn.decoders import Decoder
 from hrnn.forward import Ended
 from hrnn.precision import wide
 
-
 AT_ONCE = 1 << 18  # numbers of the lowest level's outputs
 
 

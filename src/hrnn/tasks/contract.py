@@ -231,7 +231,7 @@ class Task(ABC):
     def aimed(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Batch:
         """A training batch with the targets that it is learned with, where these depend on what the network says before.
 
-        said: goes through the batch without learning: windows or pieces of them, their logits, and whether sequences begin there
+        said: goes through the batch without learning: windows or pieces of them, their logits, whether sequences begin there
         """
         return batch
 

@@ -129,8 +129,8 @@ def _score(network: Network, task: Task, window: Window, state: State | None, ju
 
 @torch.no_grad()
 def said(network: Network, batch: Batch) -> Iterator[tuple[Window, Tensor, bool]]:
-    """What the network says of a batch whose sequences begin with it: pieces of its windows, their logits (time, rows, outputs),
-    and whether it is the first."""
+    """What the network says of a batch whose sequences begin with it: pieces of its windows, their logits (time, rows,
+    outputs), and whether it is the first."""
     state = None
     with torch.random.fork_rng(devices=[]):  # a user's cell may use random numbers
         for window in batch.windows:

@@ -1,9 +1,9 @@
 """--readout mean: one loss for each sequence, of the mean of its logits, learned while segments are forgotten as they end.
 
-The mean is known only when a sequence has ended, and by then restricted gradients have let its segments go. So the network goes
-through a batch twice: first it only says what it would answer; then every step learns the gradient of that answer's loss, which
-is the same for all steps of a sequence. With one update for a batch this is the gradient of the loss of the mean, exactly; where
-levels move on the way, the answer is that of the weights before the batch.
+The mean is known only when a sequence has ended, and by then restricted gradients have let its segments go. So the network
+goes through a batch twice: first it only says what it would answer; then every step learns the gradient of that answer's loss,
+which is the same for all steps of a sequence. With one update for a batch this is the gradient of the loss of the mean,
+exactly; where levels move on the way, the answer is that of the weights before the batch.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def chosen(shape: Shape, budget: int | None) -> dict[str, Any]:
         sizes = tuple(max(size, min(256, 2 * shape.preprocessing.inputs)) for size in sizes)
     if shape.preprocessing.tokens:
         sizes = (128, 256, 384, 512)[: len(periods) + 1]
-    while budget is not None and needed(shape, sizes, periods, window, batch) > budget:
+    while budget is not None and needed(shape, sizes, periods, window, batch) + SLACK > budget:
         if batch > 4:
             batch //= 2
         elif window > 4 * math.prod(periods):
@@ -53,7 +53,7 @@ def chosen(shape: Shape, budget: int | None) -> dict[str, Any]:
         elif sizes[0] > 16:
             sizes = tuple(size // 2 for size in sizes)
         else:
-            least = room.in_words(needed(shape, sizes, periods, window, batch))
+            least = room.in_words(needed(shape, sizes, periods, window, batch) + SLACK)
             raise UserError(f"--memory is {room.in_words(budget)} and the least that learns anything takes {least}; give more")
     epochs = min(MOST_EPOCHS, max(1, round(PLACES / total)))
     return {
@@ -80,6 +80,7 @@ def rows_for(sequences: int, total: int, window: int, carried: bool) -> int:
 SAVED = 5  # more copies, while a checkpoint is written: bytes of its parts and of the whole
 SCORED = 1 << 18  # hidden numbers of the lowest level that are there at once in a validation; as output and put together
 BESIDE = 1_000_000  # objects, journal, judge
+SLACK = 3_000_000  # of a budget that are left free: by so much a prediction may be too small
 
 
 def needed(shape: Shape, sizes: tuple[int, ...], periods: tuple[int, ...], window: int, batch: int) -> int:

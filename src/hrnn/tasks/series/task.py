@@ -88,8 +88,8 @@ class Series(Task):
     intervals: bool | None = None
     """Whether the time since the last step is an input; by default if times are irregular."""
     readout: Literal["every", "mean", "last"] = "every"
-    """For one target a sequence. every: each step learns it, and the mean of the logits is the prediction; mean: the mean itself
-    learns it, and the data are gone through twice; last: the last step alone."""
+    """For one target a sequence. every: each step learns it, and the mean of the logits is the prediction; mean: the mean
+    itself learns it, and the data are gone through twice; last: the last step alone."""
     crop: int | None = option(None, at_least(1))
     """Learn from a random stretch of so many inputs of each sequence, another one in each epoch: quicker where a part of a
     sequence shows what is to be learned. By default whole sequences."""
