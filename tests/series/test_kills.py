@@ -65,6 +65,6 @@ def test_killed_while_the_cache_is_written(tmp_path, capsys):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("kill", [("update", 6), ("checkpoint", 4), ("validation", 2)])
+@pytest.mark.parametrize("kill", [("update", 6), ("checkpoint", 4), ("validation", 2)], ids=lambda kill: kill[0])
 def test_killed_anywhere(tmp_path, capsys, kind, kill):
     ends_the_same(tmp_path, capsys, kind, [kill])
