@@ -115,7 +115,7 @@ def text(words: int) -> Callable[[Path], list[str]]:
 SHAPES = {
     "sensors": Shape("60 sequences of 90 to 140 steps, 2 channels, 2 classes", waves(60, 90, 140, 2, 2, "class"), "20MB", 2),
     "long": Shape("40 of 1,500 to 2,500, 6 channels, 4 classes", waves(40, 1500, 2500, 6, 4, "class"), "60MB", 4),
-    "tight": Shape("the same", waves(40, 1500, 2500, 6, 4, "class"), "8MB", 4),
+    "tight": Shape("the same", waves(40, 1500, 2500, 6, 4, "class"), "12MB", 4),
     "many": Shape("600 of 20 to 60, 3 channels, 5 classes", waves(600, 20, 60, 3, 5, "class"), "30MB", 5),
     "wide": Shape("80 of 150 to 250, 100 channels, 3 classes", waves(80, 150, 250, 100, 3, "class"), "100MB", 3),
     "very long": Shape("24 of 8,000 to 12,000, 1 channel, 2 classes", waves(24, 8000, 12000, 1, 2, "class"), "100MB", 2),

@@ -38,7 +38,7 @@ def test_json(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("lengths", [[40] * 9, [1200] * 140, [20_000] * 30, [936_000]])
-@pytest.mark.parametrize("budget", ["10MB", "40MB", "500MB"])
+@pytest.mark.parametrize("budget", ["12MB", "40MB", "500MB"])
 def test_choices_fit_the_budget(lengths, budget):
     pre = Preprocessing(("a",) * 6, ("number",) * 6, ((),) * 6, mean=(0.0,) * 6, scale=(1.0,) * 6)
     shape = Shape(np.array(lengths), pre, 7, carried=len(lengths) == 1)

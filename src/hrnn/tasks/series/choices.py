@@ -80,6 +80,7 @@ def rows_for(sequences: int, total: int, window: int, carried: bool) -> int:
 SAVED = 5  # more copies, while a checkpoint is written: bytes of its parts and of the whole
 SCORED = 1 << 18  # hidden numbers of the lowest level that are there at once in a validation; as output and put together
 BESIDE = 1_000_000  # objects, journal, judge
+LEAST = 9_000_000  # what even the smallest run was measured to take
 SLACK = 3_000_000  # of a budget that are left free: by so much a prediction may be too small
 
 
@@ -99,7 +100,7 @@ def needed(shape: Shape, sizes: tuple[int, ...], periods: tuple[int, ...], windo
     place = (8 if tokens else 4 * inputs) + 4 * (2 + shape.outputs)
     kept = 4 * (COPIES + SAVED) * (weights + (sizes[0] + 1) * shape.outputs)
     scored = 8 * min(window * batch * sizes[0], SCORED)
-    return gradient + kept + scored + 2 * window * batch * place + BESIDE
+    return max(LEAST, gradient + kept + scored + 2 * window * batch * place + BESIDE)
 
 
 def warnings(shape: Shape, period: int, spread: float, last: bool) -> Iterator[str]:
