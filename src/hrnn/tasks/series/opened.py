@@ -78,9 +78,7 @@ def _refuse(given: Mapping[str, Any], kind: str) -> None:
         raise UserError(f"--{name} is for tables, and --kind is {kind}; drop one of the two")
 
 
-def open_data(
-    source: Source, place: Path, by: Any, validation: float, test: float, memory: int | None = None
-) -> Opened:
+def open_data(source: Source, place: Path, by: Any, validation: float, test: float, memory: int | None = None) -> Opened:
     """A source's sequences, from its cache below `place`, or from what this process has open already; and their parts.
 
     by, validation, test: as `hrnn.data.split` has them; "forecast" is by time, unless parts are given
