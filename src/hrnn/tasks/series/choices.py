@@ -97,7 +97,8 @@ def needed(shape: Shape, sizes: tuple[int, ...], periods: tuple[int, ...], windo
         sizes, periods, ["lstm"] * len(sizes), inputs=inputs, decoder_layers=[2] * below, decoder_units=[256] * below,
         decoders=True,
     )  # fmt: skip
-    place = (8 if tokens else 4 * inputs) + 4 * (2 + shape.outputs)
+    forecast = pre.targets == "none" and not tokens  # otherwise a target is one number, however many classes there are
+    place = (8 if tokens else 4 * inputs) + (5 * shape.outputs if forecast else 8) + 2
     kept = 4 * (COPIES + SAVED) * (weights + (sizes[0] + 1) * shape.outputs)
     scored = 8 * min(window * batch * sizes[0], SCORED)
     return max(LEAST, gradient + kept + scored + 2 * window * batch * place + BESIDE)
