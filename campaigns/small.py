@@ -91,7 +91,11 @@ def facts(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def without_times(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if not name.endswith("seconds") and name not in ("run", "id")}
+    return {
+        name: value
+        for name, value in record.items()
+        if not name.endswith("seconds") and name not in ("run", "id", "spent", "peak_bytes")
+    }
 
 
 def journal(run: Path) -> list[dict[str, Any]]:
