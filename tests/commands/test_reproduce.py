@@ -216,7 +216,8 @@ def test_mistakes(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     there = (
         "copy, mnist, permuted-mnist, ptb, deep-copy, needle, needle-long, copy-from-20, mnist-784, permuted-mnist-784, "
-        "deep-copy-from-50, beta-copy, beta-mnist, beta-ptb, beta-deep-copy, beta-needle, needle-rarity, unlocked"
+        "deep-copy-from-50, beta-copy, beta-mnist, beta-ptb, beta-deep-copy, beta-needle, needle-rarity, needle-replay, "
+        "unlocked, frontier"
     )
     assert f"which experiment? There are {there}" in complaint(capsys, "reproduce", "--run")
     assert f"which experiment? There are {there}" in complaint(capsys, "reproduce", "--output", "curves.png")
@@ -234,7 +235,7 @@ def test_mistakes(capsys, tmp_path, monkeypatch):
     assert "has no desk profile; drop --profile desk" in mistake("copy-from-20", "--profile", "desk")
     assert "copy --search has no paper profile" in mistake("copy", "--search", "--profile", "paper")
     assert "--search chooses settings for the rows of copy, mnist" in mistake("copy-from-20", "--search")
-    assert "--search chooses on seed 100; report others" in mistake("copy", "--search", "--seeds", 100)
+    assert "settings are chosen on seed 100; report others" in mistake("copy", "--search", "--seeds", 100)
     assert "--seeds is (1, 1)" in mistake("copy", "--seeds", 1, 1)
     assert "--scale is 0.0" in mistake("copy", "--scale", 0)
     assert "--jobs is 0" in mistake("copy", "--jobs", 0)

@@ -12,6 +12,7 @@ from hrnn.errors import UserError
 from hrnn.launching.units import Ending
 from hrnn.report.experiments import entries_of
 from hrnn.report.shown import page
+from hrnn.studies.catalogue import STUDIES
 from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request, collect, reproduce
 from hrnn.studies.searched import SEARCHED
@@ -220,3 +221,23 @@ def test_tables_and_pictures_are_made_from_results_alone_and_are_the_same_each_t
         assert {panel.label for panel in request.experiment.panels} <= words
         assert any(word.startswith("updates (batches of ") for word in words)
     assert "longest length solved" in capsys.readouterr().out
+
+
+def test_a_study_without_measured_memory_has_a_table_without_those_columns(tmp_path, monkeypatch, capsys):
+    request = Request(STUDIES["needle-rarity"], tmp_path, seeds=(0,), models=("decoys-equal",))
+    reproduce(request, Pretended(monkeypatch, lambda unit: {"test": {"accuracy": 0.25}}))
+    show(request)
+    head, _, row = [line for line in (tmp_path / "table.md").read_text().splitlines() if line.startswith("|")][:3]
+    assert head.endswith("| every run | minutes |")
+    assert (
+        row == "| flagged among decoys, equal weights | restricted | yes | 0.2500 ± 0.0000 | 0.2500 | 5,000 ± 0 | 5,000 | 1.0 |"
+    )
+
+
+def test_a_table_names_the_method_of_each_row(tmp_path, monkeypatch):
+    request = Request(STUDIES["needle-replay"], tmp_path, seeds=(0,), models=("restricted", "replay", "hrnn", "unlocked"))
+    reproduce(request, Pretended(monkeypatch, lambda unit: {"test": {"accuracy": 0.25}}))
+    rows = entries_of(request, collect(request))["rows"]
+    assert [row["gradients"] for row in rows] == ["restricted", "replay:0.2", "true", "restricted"]
+    assert [row["memory"]["paper_count"] for row in rows] == [20, None, 50, 20]  # the paper counts vectors of two methods
+    assert [row["config"]["learning"]["update"] for row in rows] == ["batch", "batch", "batch", "segment"]

@@ -20,10 +20,11 @@ class Reproduce:
     """Show the results of an experiment, those of the paper beside them, or with --run train it, all models and seeds.
 
     Experiments: copy, mnist, permuted-mnist, ptb, deep-copy; the paper's sizes in hours: copy-from-20, mnist-784,
-    permuted-mnist-784, deep-copy-from-50; beyond the paper: needle, needle-long, needle-rarity, unlocked, and one default beta
-    on five tasks: beta-copy, beta-mnist, beta-ptb, beta-deep-copy, beta-needle. Without --run the table and verdicts that come
-    with hrnn are shown, and nothing is trained. With --run whatever is in the folder already is kept: interrupted, or asked
-    for more seeds or models later, it runs only what is missing.
+    permuted-mnist-784, deep-copy-from-50; beyond the paper: needle, needle-long, needle-rarity, needle-replay, unlocked, every
+    gradient method against its bytes and minutes: frontier, and one default beta on five tasks: beta-copy, beta-mnist,
+    beta-ptb, beta-deep-copy, beta-needle. Without --run the table and verdicts that come with hrnn are shown, and nothing is
+    trained. With --run whatever is in the folder already is kept: interrupted, or asked for more seeds or models later, it
+    runs only what is missing.
 
     Examples:
         hrnn reproduce

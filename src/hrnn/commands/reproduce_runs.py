@@ -14,22 +14,30 @@ from hrnn.launching.measuring import batches, seconds_of
 from hrnn.launching.where import cores, engine_of
 from hrnn.report.committed import committed
 from hrnn.report.experiments import write as write_experiment
+from hrnn.report.frontier import write as write_frontier
 from hrnn.report.table import Table
 from hrnn.report.unlocked import write as write_unlocked
 from hrnn.studies.catalogue import STUDIES, study
 from hrnn.studies.experiment import Experiment, Row
+from hrnn.studies.frontier import FRONTIER
+from hrnn.studies.frontier import reproduce as reproduce_frontier
 from hrnn.studies.plan import Request, reproduce
 from hrnn.studies.searched import SEARCHED
 from hrnn.studies.unlocked import UNLOCKED
 from hrnn.studies.unlocked import reproduce as reproduce_unlocked
 from hrnn.training.config import Config
 
+OWN = {  # studies that are run and shown in a way of their own
+    UNLOCKED.name: (reproduce_unlocked, write_unlocked),
+    FRONTIER.name: (reproduce_frontier, write_frontier),
+}
+
 
 def train(options: Reproduce) -> int:
     """Run what is missing, then write and show the table of all that is there."""
     request = request_of(options)
     require_folder(request.folder, "--folder")
-    run = reproduce_unlocked if request.experiment is UNLOCKED else reproduce
+    run, _ = OWN.get(request.experiment.name, (reproduce, write_experiment))
     request, ending = run(request, engine_of(options.where))
     if not ending.interrupted:
         show(request)
@@ -39,7 +47,7 @@ def train(options: Reproduce) -> int:
 def without_results(options: Reproduce) -> UserError:
     """Why there is nothing to show: a mistake, or a study that has not been trained yet."""
     request = request_of(options)
-    data, searched = " --data DATA" if request.experiment.data else "", ", with --search" if request.searched else ""
+    data, searched = " --data DATA" if request.experiment.data else "", ", with --search" if request.asked_for_search else ""
     what = f"{request.experiment.name}, profile {request.profile}{searched},"
     return UserError(
         f"no results of {what} come with this version of hrnn; train it: hrnn reproduce {request.called} --run{data}"
@@ -58,7 +66,7 @@ def request_of(options: Reproduce) -> Request:
         search = " --search" if options.search else ""
         raise UserError(f"{experiment.name}{search} has no {profile} profile; drop --profile {profile}")
     if experiment.search and (both := set(options.seeds) & set(experiment.search.seeds)):
-        raise UserError(f"--search chooses on seed {min(both)}; report others than that: --seeds 0 1 2")
+        raise UserError(f"settings are chosen on seed {min(both)}; report others than that: --seeds 0 1 2")
     if not options.seeds or len(set(options.seeds)) < len(options.seeds):
         raise UserError(f"--seeds is {shortened(options.seeds)}; give different ones")
     place = f"{experiment.name}-{profile}{'-searched' if options.search else ''}"
@@ -79,7 +87,7 @@ def experiment_named(name: str | None, searched: bool) -> Experiment:
 
 def show(request: Request) -> None:
     """Tables and figure of everything in the folder, written there and to the terminal."""
-    write = write_unlocked if request.experiment is UNLOCKED else write_experiment
+    _, write = OWN.get(request.experiment.name, (reproduce, write_experiment))
     tables = write(request)
     for table in tables:
         console().print(table.terminal())

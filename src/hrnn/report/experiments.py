@@ -60,7 +60,7 @@ def _row(request: Request, row: Row, runs: Sequence[SeedRun]) -> Entries:
     return {
         "name": row.name,
         "title": row.title,
-        "gradients": "restricted" if model["model"] in RESTRICTED else "true",
+        "gradients": model.get("gradient") or ("restricted" if model["model"] in RESTRICTED else "true"),
         "local_loss": any(model["betas"]),
         "config": {"model": model, "learning": learning, "budget": entries["config"]["budget"]},
         "seeds": [run.seed for run in runs],

@@ -71,6 +71,18 @@ def plot(
         axes.fill_between(places, low, high, step=step, color=style["color"], alpha=0.18, linewidth=0)
 
 
+def bars(axes: Axes, points: Sequence[Line], style: dict[str, Any], marker: str) -> None:
+    """Points in their order, each the mean of several measurements, with a bar from the least to the most."""
+    x, y = means(points)
+    reach = [[mean - values.min(), values.max() - mean] for (_, values), mean in zip(points, y, strict=True)]
+    axes.errorbar(x, y, yerr=np.array(reach).reshape(len(points), 2).T, marker=marker, markersize=5, elinewidth=0.9, **style)
+
+
+def means(points: Sequence[Line]) -> Line:
+    """Of each point's measurements."""
+    return np.array([x.mean() for x, _ in points]), np.array([y.mean() for _, y in points])
+
+
 def aligned(lines: Sequence[Line], steps: bool) -> Line:
     """The places of several lines and the values (line, place) of each there; one that ends early keeps its last value."""
     places = np.unique(np.concatenate([x for x, _ in lines]))

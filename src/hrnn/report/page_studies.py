@@ -11,7 +11,7 @@ import numpy as np
 
 from hrnn.errors import UserError
 from hrnn.report.committed import FOLDER, committed
-from hrnn.report.figure import Line, aligned
+from hrnn.report.figure import Line, aligned, means
 from hrnn.report.files import CURVES, TABLE
 from hrnn.report.picture import Axis, Curve, Picture, from_json
 from hrnn.report.shown import tables_of, trained
@@ -98,6 +98,7 @@ def _panel(panel: Axis, y_label: str) -> dict[str, Any]:
         "x": panel.x_label,
         "y": y_label,
         "steps": panel.steps,
+        "points": panel.points,
         "zero": panel.from_zero,
         "top": panel.top,
         "marks": [[value, words] for value, words in panel.marks],
@@ -110,6 +111,8 @@ def _curve(curve: Curve, panel: Axis) -> dict[str, Any]:
     """Its lines: every run's; or one of the middle, with a band around it, as the pictures in files have it."""
     lines = [line for line in curve.runs if len(line[0])]
     made: dict[str, Any] = {"label": curve.label, "place": curve.place, "lines": [_plain(line) for line in lines]}
+    if panel.points:
+        return {**made, "lines": [_plain(means(lines))] if lines else []}
     if panel.band is None or len(lines) < 2:
         return made
     places, values = aligned(lines, panel.steps)

@@ -12,10 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from hrnn.report.figure import Line, empty, finish, mark, plot, style_of, styled
+from hrnn.report.figure import Line, bars, empty, finish, mark, plot, style_of, styled
 
 POINTS, DIGITS = 200, 4  # of a thinned line, at most; of its numbers
 RANGE = "line: median of the seeds; band: all of them"
+MARKERS = "osD^vP*X<>h"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Axis:
     top: float | None = None
     marks: Sequence[tuple[float, str]] = ()  # levels to compare with, and what they are
     legend: bool = False  # of its own; otherwise that of the first panel stands above all
+    points: bool = False  # a curve's runs are points, each of several measurements: drawn with their mean and range
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,9 @@ def draw(picture: Picture) -> Figure:
 def _curve(axes: Axes, curve: Curve, panel: Axis) -> None:
     style = {**style_of(curve.place), **({} if panel.band else {"linewidth": 1.1})}
     lines = [line for line in curve.runs if len(line[0])]
+    if panel.points:
+        bars(axes, lines, {**style, "label": curve.label}, MARKERS[curve.place % len(MARKERS)])
+        return
     for number, some in enumerate([lines] if panel.band else [[line] for line in lines]):
         plot(axes, some, {**style, "label": None if number else curve.label}, steps=panel.steps, band=panel.band)
 
@@ -123,6 +128,8 @@ def to_json(picture: Picture) -> dict[str, Any]:
         return [plain(one) for one in value] if isinstance(value, list | tuple) else value
 
     made: dict[str, Any] = plain(asdict(picture))
+    for panel in (one for row in made["rows"] for one in row if not one["points"]):
+        del panel["points"]  # files of pictures without them stay as they are
     return made
 
 

@@ -12,15 +12,25 @@ AGAIN = "† missed the first length of the curriculum and was run again from 1 
 MEMORY = "Vectors: by the paper's count, per batch row. MB: measured peak of one update. "
 MINUTES = "Minutes: of one core, per run"
 AT_LEAST = "≥ the budget, or the last length asked for, ended the run, not a length that it failed at"
+FRONTIER_NOTES = (
+    "Mean ± population standard deviation over the seeds. ≥: the budget ended the run, not a length that it failed at.",
+    "Knob: steps of truncated, period of restricted, probability of replay, megabytes of checkpointed.",
+    "MB: measured peak of one update. Minutes: of one core, a run. Setting: the best of four trials at the middle knob.",
+    "* Not trained: its gradients, so its score, are those of full (checkpointed) or restricted (checkpointed top) gradients; "
+    "bytes and the seconds of an update are measured, and minutes are theirs times the ratio of these.",
+)
 RULE = "rule, written down before the runs"
 
 
 def tables_of(entries: Entries) -> list[Table]:
-    """All that a study has to show: one table and its verdicts, or a table per task where times to a target were taken."""
+    """All that a study has to show: one table and its verdicts, or a table per task where times to a target were taken or bytes
+    and minutes of every method."""
     if "quantities" in entries:
         search = [search_of(entries["search"])] if entries["search"] else []
         return [table_of(entries), *search, *([verdicts_of(entries)] if entries["expectations"] else [])]
     tasks = dict.fromkeys(row["task"] for row in entries["rows"])
+    if "frontier" in entries:
+        return [frontier_of(task, entries) for task in tasks]
     return [times_of([row for row in entries["rows"] if row["task"] == task]) for task in tasks]
 
 
@@ -169,3 +179,39 @@ def _listed(values: Sequence[float | None], digits: int) -> str:
 
 def page_of_times(entries: Entries) -> str:
     return "\n".join(f"{table.markdown()}\n" for table in tables_of(entries))
+
+
+def frontier_of(task: str, entries: Entries) -> Table:
+    """Every method on a task at every value of its knob: what it came to, and what it took."""
+    digits, title = entries["digits"][task], entries["frontier"][task]
+    words = ["method", "knob", "setting"]
+    heads = [*words[:2], title, "every run", "MB", "minutes", words[2]]
+    rows = []
+    for row in (one for one in entries["rows"] if one["task"] == task):
+        runs = [
+            f"{'≥' if least else ''}{number(score, digits)}"
+            for score, least in zip(row["scores"], row["at_least"], strict=True)
+        ]
+        score = mean_and_spread(row["mean"], row["spread"], digits) + ("*" if row["as"] else "")
+        knob = "" if row["knob"] is None else f"{row['knob']:g}"
+        size, minutes = f"{row['measured_bytes'] / 1e6:.1f}", f"{row['minutes']:.1f}"
+        rows.append([row["title"], knob, score, ", ".join(runs), size, minutes, row["setting"] or ""])
+    return Table(heads, rows, words, f"{entries['title']}: {task}", FRONTIER_NOTES)
+
+
+def page_of_frontier(entries: Entries) -> str:
+    """The tables as a page, with every trial behind the settings."""
+    scale = f" --scale {entries['scale']:g}" if entries["scale"] != 1 else ""
+    parts = [f"# {entries['title']}", f"`hrnn reproduce {entries['called']} --run --data DATA{scale}`"]
+    if entries["scale"] != 1:
+        parts.append(f"**Scaled: budgets are {entries['scale']:g} times those of the recipe. A trial, not a result.**")
+    for table in tables_of(entries):
+        parts += [f"## {table.title.rpartition(': ')[2].capitalize()}", table.markdown()]
+    parts.append("\n".join(f"- {note}" for note in FRONTIER_NOTES))
+    lines = [[row["task"], row["title"], words, ", ".join(number(value, entries["digits"][row["task"]]) for value in values),
+              "chosen" if words == row["setting"] else ""]
+             for row in entries["rows"] for words, values in row["trials"].items()]  # fmt: skip
+    seeds = " ".join(map(str, entries["seeds"]))
+    parts += [f"## Trials, on seed {seeds}", Table(["task", "method", "trial", "score", ""], lines).markdown()]
+    parts.append("\n".join(f"- {one}" for one in trained(entries)))
+    return "\n\n".join(parts) + "\n"

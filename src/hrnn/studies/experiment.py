@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hrnn.studies.recipes import Profile, Recipe
@@ -59,11 +59,13 @@ class Trial:
 @dataclass(frozen=True)
 class Search:
     """What is tried before the seeds that are reported, by row, and what decides; rows without trials are as their recipe has
-    them. The best mean over the seeds is chosen; among equals the recipe's own setting, then the first of the list."""
+    them. The best mean over the seeds is chosen; among equals the recipe's own setting, then the first of the list. shared:
+    rows that take what was chosen for another."""
 
     trials: Mapping[str, Sequence[Trial]]
     quantity: Quantity
     seeds: tuple[int, ...] = (100,)
+    shared: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ class Experiment:
     data: tuple[str, ...] = ()  # folders that --data must hold
     profiles: tuple[Profile, ...] = ("desk", "paper")
     search: Search | None = None
+    always_searched: bool = False  # there is no table without the search, and it is not asked for by --search
     with_memory: bool = True  # measure the peak bytes of an update of every row
     again: Callable[[Any], Any] | None = None  # from a configuration to that of a second attempt, see `missed`
 

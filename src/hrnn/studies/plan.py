@@ -52,12 +52,22 @@ class Request:
     def called(self) -> str:
         """How `hrnn reproduce` is asked for its table."""
         profile = "" if self.profile == self.experiment.profiles[0] else f" --profile {self.profile}"
-        return f"{self.experiment.name}{profile}{' --search' if self.searched else ''}"
+        return f"{self.experiment.name}{profile}{' --search' if self.asked_for_search else ''}"
+
+    @property
+    def asked_for_search(self) -> bool:
+        """Is it the second of two tables of an experiment?"""
+        return self.searched and not self.experiment.always_searched
 
     @property
     def shown(self) -> dict[str, Any]:
         """What a table says of itself."""
-        return {**self.setting, "called": self.called, "data": list(self.experiment.data)}
+        return {
+            **self.setting,
+            "searched": self.asked_for_search,
+            "called": self.called,
+            "data": list(self.experiment.data),
+        }
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -85,9 +95,9 @@ class Request:
             place = f"{results.SEARCH}/{row.name}/{trial.name}"
             return [Unit(f"{place}/seed-{seed}", self.config(row, seed, trial)) for seed in search.seeds]
 
-        return {
-            row.name: {one: units(row, one) for one in search.trials[row.name]} for row in rows if row.name in search.trials
-        }
+        wanted = {search.shared.get(row.name, row.name) for row in rows}
+        searched = [row for row in self.experiment.rows if row.name in search.trials and row.name in wanted]
+        return {row.name: {one: units(row, one) for one in search.trials[row.name]} for row in searched}
 
 
 def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
@@ -104,7 +114,8 @@ def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
         if first.interrupted:
             return request, first
         request = with_chosen(request)
-        rows = tuple(row for row in rows if row.name not in trials or row.name in request.chosen)
+        shared = request.experiment.search.shared if request.experiment.search else {}
+        rows = tuple(row for row in rows if shared.get(row.name, row.name) not in trials or row.name in request.chosen)
     # Seed by seed, so that a table can be compared before all of them are done.
     units = [request.unit(row, seed) for seed in request.seeds for row in rows]
     second = run_missing(request, units, engine)
@@ -114,6 +125,17 @@ def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
         third = run_missing(request, again, engine)
         ending = Ending({**ending.failures, **third.failures}, third.interrupted, third.code)
     return request, ending
+
+
+def reproduce_in_order(request: Request, engine: Engine, stages: Sequence[tuple[str, ...]]) -> tuple[Request, Ending]:
+    """Some rows after the others, with their searches, so that what is there is of use before all is."""
+    ending, models = Ending(), request.models
+    for names in stages:
+        request, one = reproduce(replace(request, models=names), engine)
+        ending = Ending({**ending.failures, **one.failures}, one.interrupted, one.code)
+        if ending.interrupted:
+            break
+    return replace(request, models=models), ending
 
 
 def _missed(request: Request, unit: Unit) -> bool:
@@ -153,9 +175,10 @@ def _memory(request: Request, row: str, config: Config[Any]) -> dict[str, Any]:
 
 
 def memory_of(config: Config[Any], children: int = 3) -> dict[str, Any]:
-    """Vectors by the paper's count and by the exact one, where periods are fixed, and measured bytes."""
+    """Vectors by the paper's count and by the exact one, where periods are fixed and the method is one of the paper's two, and
+    measured bytes."""
     counts: dict[str, Any] = {"paper_count": None, "exact_count": None}
-    if not config.reaches:
+    if not config.reaches and config.model.method in ("restricted", "full"):
         window, restricted = unrolled(config), config.model.restricted
         counts["paper_count"] = paper_count(config.periods, window) if restricted else window
         counts["exact_count"] = exact_count(config.hidden_sizes, config.periods, window) if restricted else window
@@ -225,4 +248,5 @@ def with_chosen(request: Request) -> Request:
         means = {trial: sign * fmean(values) for trial, values in by_trial.items() if len(values) == len(search.seeds)}
         if len(means) == len(by_trial) and max(means.values()) > -math.inf:
             chosen[name] = max(means, key=lambda trial: (means[trial], trial.of(recipe) == recipe))
+    chosen |= {name: chosen[other] for name, other in search.shared.items() if other in chosen}
     return replace(request, chosen=chosen)

@@ -80,6 +80,16 @@ def unlocked(config: Config[TaskT]) -> Config[TaskT]:
     return replace(config, learning=replace(config.learning, update="segment", update_every=(1,)))
 
 
+def locked(config: Config[TaskT]) -> Config[TaskT]:
+    """One update a batch."""
+    return replace(config, learning=replace(config.learning, update="batch", update_every=None))
+
+
+def with_gradient(gradient: str) -> Change:
+    """Another gradient method, as --gradient has it."""
+    return lambda config: replace(config, model=replace(config.model, gradient=gradient))
+
+
 def with_defaults(config: Config[TaskT]) -> Config[TaskT]:
     """The same task, sizes, learning rate and budget as a user learns it who sets nothing else; spelled out, too.
 

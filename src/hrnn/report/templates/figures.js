@@ -99,7 +99,7 @@ function study(panel) {
       traces.push({ ...band, y: curve.high, fill: "tonexty", fillcolor: own + "2e" });
     }
     curve.lines.forEach(([x, y], place) => traces.push({
-      type: "scatter", mode: x.length === 1 ? "markers" : "lines", x, y, name, legendgroup: group, showlegend: !place,
+      type: "scatter", mode: x.length === 1 ? "markers" : panel.points ? "lines+markers" : "lines", x, y, name, legendgroup: group, showlegend: !place,
       line: { color: own, dash: style(curve.place).dash, width: 1.8, shape }, marker: { color: own },
       hovertemplate: "%{fullData.name}<br>%{x:,}: %{y:.5~g}<extra></extra>",
     }));
