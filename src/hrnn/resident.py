@@ -11,6 +11,7 @@ import sys
 
 def child() -> None:
     """The child process of `hrnn.memory.measure`: prints bytes."""
+    keep_large_blocks_apart()
     import torch
 
     torch.set_num_threads(1)
@@ -29,6 +30,16 @@ def child() -> None:
     before = start_of_peak()
     run()
     print(peak_since(before))
+
+
+def keep_large_blocks_apart() -> None:
+    """Let malloc map blocks of 128 kB and more one by one, as it does to begin with.
+
+    When such a block is freed, it puts the next ones of that size into its heap, between small objects, and how many holes are
+    left there is chance: the same window of 27 MB then took 30 to 34 MB, differently in every process.
+    """
+    threshold = -3  # M_MMAP_THRESHOLD of malloc.h
+    ctypes.CDLL(None).mallopt(threshold, 128 * 1024)
 
 
 def start_of_peak() -> int:
