@@ -3,7 +3,7 @@
     python -m benchmarks.checkpointed budgets|top [--steps N] [--repeats N] [--children N] [--json FILE]
 
 budgets: `Checkpointed(bytes=...)` on a window of 10,000 steps, three levels of 128, period 10, batch 16, beside `Full`,
-`Truncated`, `Restricted` and a hand-written loop with torch.utils.checkpoint around the lowest segments.
+`Restricted`, replay, `Truncated` and a hand-written loop with torch.utils.checkpoint around the lowest segments.
 top: `Restricted(top="checkpointed")` on a window of a million steps, 256/256, period 10, batch 8, tokens as bytes, beside
 `Restricted` on windows of 10,000.
 
@@ -32,15 +32,16 @@ from hrnn.memory import measure, one_window, peak_since, predict, predict_checkp
 
 THREE = {"hidden_sizes": [128] * 3, "periods": [10, 10], "window": 10_000, "batch": 16, "indices": "all"}
 SHAPE = {name: THREE[name] for name in ("hidden_sizes", "periods", "window", "batch")}
-BUDGETS = [20, 30, 50, 100, 200, 400]  # millions of bytes
+BUDGETS = [25, 50, 100, 400]  # millions of bytes
 METHODS: list[tuple[str, dict]] = [
     ("full", {}),
     ("restricted", {}),
-    ("restricted", {"top": "checkpointed"}),
-    ("truncated", {"steps": 100}),
-    ("truncated", {"steps": 1000}),
+    ("restricted", {"replay": 0.2}),
+    ("restricted", {"replay": 1.0}),
     ("checkpointed", {}),
     *(("checkpointed", {"bytes": budget * 10**6}) for budget in BUDGETS),
+    ("restricted", {"top": "checkpointed"}),
+    ("truncated", {"steps": 1000}),
 ]
 SIZES, PERIODS, BATCH, SYMBOLS = [256, 256], [10], 8, 256
 SHORT = 10_000
@@ -55,29 +56,34 @@ def predicted(method: str, options: dict) -> int | None:
     return predict(**SHAPE, all_indices=True, **options) if method == "restricted" else None
 
 
-def budgets(repeats: int, children: int) -> list[dict]:
-    """One row a method, the hand-written loop last."""
+def budgets(repeats: int, children: int, write: Callable[[list[dict]], None]) -> list[dict]:
+    """One row a method, the hand-written loop last; `write` is given the rows so far after each."""
     torch.set_num_threads(1)
+    one_window("full", **{**THREE, "window": 100})[1]()  # to warm up
     best: dict[int, float] = {}
     for _ in range(repeats):  # interleaved: the machine is not equally busy all the time
         for number, (method, options) in enumerate(METHODS):
             best[number] = min(best.get(number, math.inf), seconds(one_window(method, **THREE, **options)[1]))
         rival = runner("three-levels", "checkpoint")
         best[len(METHODS)] = min(best.get(len(METHODS), math.inf), seconds(rival))
-    rows = []
+    shape = CONFIGURATIONS["three-levels"]
+    common = {"hidden_sizes": list(shape.sizes), "periods": list(shape.periods), "window": shape.window, "batch": shape.batch,
+              "repeats": repeats, "children": children, **environment(1)}  # fmt: skip
+    rows: list[dict] = []
+
+    def add(row: dict, number: int, peak: int) -> None:
+        of_full = round(best[number] / best[0], 3)
+        rows.append({**row, "seconds": round(best[number], 3), "of_full": of_full, "peak_bytes": peak, **common})
+        write(rows)
+
     for number, (method, options) in enumerate(METHODS):
         peak = measure(children=children, method=method, **THREE, **options)
-        row = {"method": method, **options, "seconds": round(best[number], 3), "of_full": round(best[number] / best[0], 3)}
         budget = options.get("bytes")
-        rows.append({**row, "peak_bytes": peak, "predicted_bytes": predicted(method, options),
-                     "of_budget": None if budget is None else round(peak / budget, 3)})  # fmt: skip
+        share = {} if budget is None else {"of_budget": round(peak / budget, 3)}
+        add({"method": method, **options, "predicted_bytes": predicted(method, options), **share}, number, peak)
     peak = measure("benchmarks.configurations:for_memory", name="three-levels", method="checkpoint", children=children)
-    last = best[len(METHODS)]
-    rival_row = {"method": "a loop with torch.utils.checkpoint, without local losses", "seconds": round(last, 3)}
-    rows.append(rival_row | {"of_full": round(last / best[0], 3), "peak_bytes": peak})
-    shape = CONFIGURATIONS["three-levels"]
-    return [{**row, "hidden_sizes": list(shape.sizes), "periods": list(shape.periods), "window": shape.window,
-             "batch": shape.batch, "repeats": repeats, "children": children, **environment(1)} for row in rows]  # fmt: skip
+    add({"method": "a loop with torch.utils.checkpoint, without local losses"}, len(METHODS), peak)
+    return rows
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -131,7 +137,7 @@ def show(rows: list[dict]) -> None:
     for column in ("method", "seconds", "of full", "peak MB", "predicted MB", "of budget"):
         table.add_column(column, justify="left" if column == "method" else "right")
     for row in rows:
-        options = ", ".join(f"{name}={row[name]}" for name in ("top", "steps", "bytes") if name in row)
+        options = ", ".join(f"{name}={row[name]}" for name in ("top", "replay", "steps", "bytes") if name in row)
         said = "" if row.get("predicted_bytes") is None else f"{row['predicted_bytes'] / 1e6:.1f}"
         table.add_row(f"{row['method']} {options}", f"{row['seconds']:.2f}", f"{row['of_full']:.2f}",
                       f"{row['peak_bytes'] / 1e6:.1f}", said, str(row.get("of_budget") or ""))  # fmt: skip
@@ -146,14 +152,17 @@ def main() -> None:
     parser.add_argument("--children", type=int, default=3)
     parser.add_argument("--json")
     options = parser.parse_args()
+
+    def write(found: dict | list[dict]) -> None:
+        if options.json:
+            Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
+
     if options.what == "budgets":
-        found: dict | list[dict] = budgets(options.repeats, options.children)
-        show(found)
+        show(budgets(options.repeats, options.children, write))
     else:
         found = top(options.steps, options.repeats)
         print(json.dumps(found, indent=1))
-    if options.json:
-        Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
+        write(found)
 
 
 if __name__ == "__main__":
