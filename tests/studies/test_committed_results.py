@@ -12,9 +12,12 @@ from hrnn.report.committed import FOLDER
 from hrnn.report.experiment_figure import picture_of
 from hrnn.report.experiments import entries_of
 from hrnn.report.files import curves
-from hrnn.report.shown import page, page_of_times
+from hrnn.report.frontier import entries_of as entries_of_frontier
+from hrnn.report.frontier import picture_of as picture_of_frontier
+from hrnn.report.shown import page, page_of_frontier, page_of_times
 from hrnn.report.unlocked import picture_of as picture_of_times
 from hrnn.studies.catalogue import study
+from hrnn.studies.frontier import FRONTIER
 from hrnn.studies.plan import Request, collect, with_chosen
 from hrnn.studies.unlocked import RATES, TASKS, UNLOCKED, best_rate, unit
 from hrnn.studies.unlocked import entries_of as entries_of_task
@@ -22,10 +25,10 @@ from tests.tiny import real_data
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = sorted(path.parent.name for path in RESULTS.glob("*/runs"))
-UNLOCKED_FOLDER = RESULTS / UNLOCKED.name
+UNLOCKED_FOLDER, FRONTIER_FOLDER = RESULTS / UNLOCKED.name, f"{FRONTIER.name}-desk"
 
 
-@pytest.mark.parametrize("folder", [name for name in FOLDERS if name != UNLOCKED.name])
+@pytest.mark.parametrize("folder", [name for name in FOLDERS if name not in (UNLOCKED.name, FRONTIER_FOLDER)])
 def test_tables_follow_from_the_runs_and_runs_from_the_recipes(folder, tmp_path):
     written = json.loads((RESULTS / folder / "table.json").read_text())
     (tmp_path / "mnist").mkdir()
@@ -41,6 +44,16 @@ def test_tables_follow_from_the_runs_and_runs_from_the_recipes(folder, tmp_path)
     assert (RESULTS / folder / "table.md").read_text() == page(entries)
     note = "" if request.scale == 1 else f"scaled: {request.scale:g} of the budget, a trial"
     assert (RESULTS / folder / "curves.json").read_bytes() == curves(picture_of(request.experiment, runs, note))
+
+
+@pytest.mark.parametrize("folder", [name for name in FOLDERS if name == FRONTIER_FOLDER])
+def test_the_tables_of_the_frontier_follow_from_the_runs(folder, tmp_path):
+    written = json.loads((RESULTS / folder / "table.json").read_text())
+    (tmp_path / "mnist").mkdir()
+    entries = entries_of_frontier(Request(FRONTIER, RESULTS / folder, data=tmp_path, scale=written["scale"]))
+    assert json.loads(json.dumps(entries)) == written
+    assert (RESULTS / folder / "table.md").read_text() == page_of_frontier(entries)
+    assert (RESULTS / folder / "curves.json").read_bytes() == curves(picture_of_frontier(entries))
 
 
 def test_the_tables_of_unlocked_updates_follow_from_the_runs(tmp_path):
