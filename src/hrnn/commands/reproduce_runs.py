@@ -114,6 +114,8 @@ def list_experiments(options: Reproduce) -> int:
         runs = f"{len(request.rows)} models x {len(request.seeds)} seeds"
         if tried := sum(trials_of(request, row) for row in request.rows):
             runs += f" + {tried} trials"
+        if experiment.always_searched:
+            runs = f"{len(request.rows)} models, {len(request.rows) * len(request.seeds) + tried} runs"
         data = ", ".join(f"{name}/" for name in experiment.data) or "its own"
         there = [profile for profile in experiment.profiles if committed(experiment.name, profile, options.search)]
         rows.append([experiment.name, experiment.title, request.profile, runs, size, data, ", ".join(there) or "none"])

@@ -19,7 +19,7 @@ LOCKED = ("restricted", "replay", "biased-replay", "synthetic", "hrnn", "inverse
 UNLOCKED = ("unlocked", "inverse-unlocked")
 REPLAY = Experiment(
     "needle-replay",
-    "Needle: replayed and predicted gradients along the upward edges",
+    "Needle: replayed and predicted gradients",
     (
         Row("restricted", "restricted", _locked("restricted")),
         Row("replay", "replay 0.2", _locked("replay:0.2")),
