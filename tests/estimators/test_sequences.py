@@ -129,10 +129,10 @@ def test_others_come_by_their_names():
 
 
 def test_less_memory_is_a_smaller_model():
-    long = np.random.default_rng(0).normal(size=(40, 300))
+    long = np.random.default_rng(0).normal(size=(240, 300))
     sizes = [
-        hrnn.SequenceClassifier(updates=1, random_state=0, memory=memory).fit(long, np.arange(40) % 2).chosen_
-        for memory in (None, "4MB")
+        hrnn.SequenceClassifier(updates=1, random_state=0, memory=memory).fit(long, np.arange(240) % 2).chosen_
+        for memory in (None, "13MB")
     ]
     assert sizes[0]["hidden_sizes"] == (64, 64)
     assert sizes[1]["batch"] * sum(sizes[1]["hidden_sizes"]) < sizes[0]["batch"] * sum(sizes[0]["hidden_sizes"])
