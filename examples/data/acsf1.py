@@ -1,6 +1,6 @@
 """acsf1.parquet: power consumption of household appliances, from aeon (pip install "aeon<1.7" pyarrow).
 
-ACSF1 of the UCR archive, inside the wheel: 200 series of 1,460 steps, 10 appliances, with the archive's own parts. Validation is
+ACSF1 of the UCR archive, inside the wheel: 200 series of 1,460 steps, 10 appliances, in the archive's own parts. Validation is
 split off the training part by hrnn.
 """
 

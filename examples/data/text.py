@@ -1,4 +1,4 @@
-"""jargon.txt: the Jargon File 4.4.7, a dictionary of hackers' words in the public domain (Debian: apt-get install jargon-text)."""
+"""jargon.txt: the Jargon File 4.4.7, a dictionary of hackers' words, public domain (Debian: apt-get install jargon-text)."""
 
 import gzip
 import sys

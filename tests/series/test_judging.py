@@ -8,7 +8,7 @@ from sklearn import metrics
 from hrnn.data import Part, arrays, cache, learn, split
 from hrnn.tasks.contract import Window
 from hrnn.tasks.series.baselines import of_forecasts, of_symbols
-from hrnn.tasks.series.judging import Classes, Readout
+from hrnn.tasks.series.judging import Classes, Forecasts, Readout
 from tests.commands.console import hrnn
 from tests.series.made import train, write
 
@@ -47,6 +47,22 @@ def test_the_mean_of_the_logits_of_a_sequence_over_windows():
         assert torch.allclose(found[row], logits[:length, row].double().mean(0))
 
 
+def test_errors_of_forecasts():
+    random, scale, changes = np.random.default_rng(0), np.array([3.0, 0.5]), (2.0, 0.25)
+    targets, answers = random.normal(size=(2, 30, 4, 1, 2))  # changes since the last value, as the network reads them
+    judge = Forecasts((1.5, 0.2), changes, scale)
+    for start in (0, 17):
+        rows = slice(start, start + 17)
+        window = Window(torch.zeros(len(targets[rows]), 4), torch.from_numpy(targets[rows]))
+        judge.add(window, torch.from_numpy(answers[rows]), start == 0)
+    report, units = judge.report(), scale * changes
+    missed, moved = ((some * units).reshape(-1, 2) for some in (answers - targets, targets))
+    assert report["mae"] == pytest.approx(np.abs(missed).mean())
+    assert report["naive_mae"] == pytest.approx(np.abs(moved).mean())
+    assert report["rmse"] == pytest.approx(np.sqrt((missed**2).mean(0)).mean())
+    assert report["naive_rmse"] == pytest.approx(np.sqrt((moved**2).mean(0)).mean())
+
+
 def test_forecasts_of_a_season():
     wave = np.tile([0.0, 1, 5, 2], 200)[:, None]
     sequences = cache(arrays([wave]))
@@ -73,7 +89,7 @@ def test_a_report_has_what_people_ask_for(tmp_path, capsys):
     expected = {
         "class": {"accuracy", "balanced_accuracy", "macro_f1", "auroc"},
         "amount": {"mae", "rmse", "mae_of_mean"},
-        "series": {"mase", "naive_mase", "mae", "naive_mae", "seasonal_naive_mase"},
+        "series": {"mase", "naive_mase", "mae", "naive_mae", "rmse", "naive_rmse", "seasonal_naive_mase"},
         "text": {"bits_per_symbol", "markov_bits", "xz_bits"},
     }
     import json

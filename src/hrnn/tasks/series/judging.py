@@ -140,7 +140,7 @@ class Forecasts(Judge):
     def __init__(self, naive: tuple[float, ...], changes: tuple[float, ...], scale: np.ndarray):
         self.naive, self.changes = torch.tensor(naive).double(), torch.tensor(changes).double()
         self.scale = torch.from_numpy(scale)
-        self.sums = {"errors": torch.zeros(3, len(naive), dtype=torch.float64)}  # of the network, of the last value, count
+        self.sums = {"errors": torch.zeros(5, len(naive), dtype=torch.float64)}  # ours, naive, their squares, count
 
     def add(self, window: Window, logits: Tensor, fresh: bool) -> None:
         y = window.y.double()
@@ -148,16 +148,21 @@ class Forecasts(Judge):
         if window.there is not None:
             known = known & window.there[..., None, None]
         y = y.nan_to_num()
-        errors = torch.stack([(logits.double().view_as(y) - y).abs() * known, y.abs() * known, known.double()])
-        self.sums["errors"] += errors.view(3, -1, len(self.naive)).sum(1)
+        ours, naive = (logits.double().view_as(y) - y).abs() * known, y.abs() * known
+        errors = torch.stack([ours, naive, ours**2, naive**2, known.double()])
+        self.sums["errors"] += errors.view(5, -1, len(self.naive)).sum(1)
 
     def report(self) -> dict[str, float]:
-        ours, naive, count = self.sums["errors"]
+        *sums, count = self.sums["errors"]
         met = count > 0
-        ours, naive = (one[met] / count[met] * self.changes[met] for one in (ours, naive))
+        means = [one[met] / count[met] for one in sums]
+        ours, naive = (one * self.changes[met] for one in means[:2])
+        roots = [one.sqrt() * self.changes[met] * self.scale[met] for one in means[2:]]
         return {
             "mase": float((ours / self.naive[met]).mean()),
             "naive_mase": float((naive / self.naive[met]).mean()),
             "mae": float((ours * self.scale[met]).mean()),
             "naive_mae": float((naive * self.scale[met]).mean()),
+            "rmse": float(roots[0].mean()),
+            "naive_rmse": float(roots[1].mean()),
         }

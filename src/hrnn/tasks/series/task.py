@@ -234,7 +234,8 @@ class Series(Task):
             return (Metric("mae"), Metric("rmse"), Metric("mae_of_mean"), SQUARES)
         if pre.tokens:
             return (BITS_PER_SYMBOL, ACCURACY)
-        return (*map(Metric, ("mase", "naive_mase", "mae", "naive_mae")), SQUARES)
+        errors = ("mase", "naive_mase", "mae", "naive_mae", "rmse", "naive_rmse")
+        return (*map(Metric, errors), SQUARES)
 
     def aimed(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Batch:
         if self.readout != "mean" or self.asked.target != "sequence":
