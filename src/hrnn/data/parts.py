@@ -50,6 +50,8 @@ class Part:
             tokens: Numbers = self._tables[0][raw]
             return tokens
         columns: list[NDArray[Any]] = [pre.apply(raw[:, self._places[pre.numeric]], self._statistics(row))]
+        if pre.changes:
+            columns.append(self._changes(row, number, first, columns[0]))
         if pre.masked:
             missing = self.sequences.missing(number, first, last)
             places = [self._places[pre.channels.index(name)] for name in pre.masked]
@@ -89,6 +91,15 @@ class Part:
         if lacking := -len(steps) % patch:
             steps = np.concatenate([steps, np.zeros((lacking, steps.shape[1]), steps.dtype)])
         return steps.reshape(-1, patch * steps.shape[1])
+
+    def _changes(self, row: int, number: int, first: int, applied: Floats) -> Floats:
+        """Of steps from `first` on, since the step before, in usual ones; 0 at a sequence's first."""
+        pre, before = self.preprocessing, applied[:1]
+        if first:
+            raw = self.sequences.read(number, first - 1, first)[:, self._places[self.preprocessing.numeric]]
+            before = pre.apply(raw, self._statistics(row))
+        changes: Floats = np.diff(np.concatenate([before, applied])[: len(applied) + 1], axis=0) / np.array(pre.changes)
+        return changes
 
     def _intervals(self, number: int, first: int, last: int) -> Floats:
         """The log of the time since the step before, in usual ones; 0 at a sequence's first."""

@@ -24,8 +24,9 @@ MANY = Limit(entries=1 << 22)
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What was learned. Channels that are numbers come first among the inputs, in their order; then which of some were missing,
-    the log of the time since the last step, and the categories of each categorical channel, one-hot.
+    """What was learned. Channels that are numbers come first among the inputs, in their order; then perhaps their changes since
+    the last step, which of some were missing, the log of the time since the last step, and the categories of each categorical
+    channel, one-hot.
 
     channels:     of the source, by name and in this order
     kinds:        of each channel: "number", or "category"; or of the one channel of tokens "token"
@@ -33,6 +34,8 @@ class Preprocessing:
     complete:     does the vocabulary of tokens hold whatever may come? Otherwise one more code stands for what is unknown
     normalise:    by "channel" (mean and scale of the training part), by "sequence" (each its own), or "none"
     mean, scale:  of each channel; 0 and 1 for categories
+    changes:      of each channel that is a number, what its change since the last step is divided by, if that is an input;
+                  empty if not
     masked:       channels that say, in one of their own, where values were missing
     interval:     the usual difference of times, if the time since the last step is an input; 0 if not
     patch:        so many steps of the source are one of the inputs
@@ -51,6 +54,7 @@ class Preprocessing:
     normalise: Literal["channel", "sequence", "none"] = "channel"
     mean: tuple[float, ...] = option((), MANY)
     scale: tuple[float, ...] = option((), MANY)
+    changes: tuple[float, ...] = option((), MANY)
     masked: tuple[str, ...] = option((), MANY)
     interval: float = option(0.0, at_least(0))
     patch: int = option(1, at_least(1))
@@ -82,7 +86,7 @@ class Preprocessing:
         categories = sum(
             len(entries) + 1 for entries, kind in zip(self.vocabularies, self.kinds, strict=True) if kind == "category"
         )
-        return len(self.numeric) + len(self.masked) + (self.interval > 0) + categories
+        return len(self.numeric) + len(self.changes) + len(self.masked) + (self.interval > 0) + categories
 
     @property
     def inputs(self) -> int:
@@ -143,7 +147,7 @@ class Preprocessing:
         """What `to_json` returned, perhaps by way of a file; checked."""
         if not isinstance(entries, dict) or entries.get("format") != FORMAT:
             raise UserError(f"{where} is {shown(entries)}; expected one of format {FORMAT}")
-        rest = {name: value for name, value in entries.items() if name != "format"}
+        rest = {"changes": (), **{name: value for name, value in entries.items() if name != "format"}}  # which came later
         fields = [field.name for field in dataclasses.fields(Preprocessing)]
         if missing := [name for name in fields if name not in rest]:
             raise UserError(f"{where} lacks {', '.join(missing)}")
@@ -167,6 +171,7 @@ def _check(found: Preprocessing, where: str) -> None:
         ("channels", len(set(found.channels)) < count),
         ("kinds", "token" in found.kinds and count > 1),
         ("vocabularies", [kind != "number" for kind in found.kinds] != with_entries),
+        ("changes", len(found.changes) not in (0, len(found.numeric)) or any(not change > 0 for change in found.changes)),
         ("masked", not set(found.masked) <= {found.channels[place] for place in found.numeric}),
         ("classes", len(set(found.classes)) < len(found.classes) or (len(found.classes) < 2) == (found.target_kind == "class")),
         ("target_kind", (found.targets == "none") != (found.target_kind == "none")),

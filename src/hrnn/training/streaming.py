@@ -44,6 +44,7 @@ class Stream:
         self._total, self._inputs = np.zeros(0), 0
         self._waiting: list[NDArray[np.float32]] = []  # steps of an input that is not complete
         self._last = np.full(len(self.pre.channels), np.nan)
+        self._before: Floats | None = None  # numbers of the last step, as inputs
         self._time: float | None = None
         self._codes = [{entry: code for code, entry in enumerate(entries)} for entries in self.pre.vocabularies]
         self.answer: dict[str, Any] | None = None
@@ -102,6 +103,9 @@ class Stream:
             if not missing[place]:
                 self._last[place] = np.float32(value)
         columns = [pre.apply(self._last[pre.numeric], self.statistics)]
+        if pre.changes:
+            before, self._before = columns[0] if self._before is None else self._before, columns[0]
+            columns.append((columns[0] - before) / np.array(pre.changes))
         columns.append(np.array([missing[pre.channels.index(name)] for name in pre.masked], float))
         if pre.interval:
             columns.append(np.array([self._interval(time)]))

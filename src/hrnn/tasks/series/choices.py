@@ -18,6 +18,7 @@ from hrnn.errors import UserError, shortened
 PLACES = 8_000_000  # steps of all rows that a run learns, where data are few: a minute or two of one core
 MOST_EPOCHS, LONGEST_WINDOW, STREAM_WINDOW, ROWS = 60, 4096, 512, 32
 COPIES = 7  # weights, gradients twice, average, two moments, and what a checkpoint takes on the way
+SPREAD = 4  # of the longest sequence and the usual one, from which on stretches are learned
 POWERS = ["", "k", "m", "g", "t"]
 
 
@@ -55,11 +56,22 @@ def chosen(shape: Shape, budget: int | None) -> dict[str, Any]:
         else:
             least = room.in_words(needed(shape, sizes, periods, window, batch) + SLACK)
             raise UserError(f"--memory is {room.in_words(budget)} and the least that learns anything takes {least}; give more")
-    epochs = min(MOST_EPOCHS, max(1, round(PLACES / total)))
     return {
         "hidden_sizes": sizes, "periods": periods, "window": window, "batch": batch, "learning_rate": 2e-3,
-        "schedule": "cosine", "epochs": epochs,
+        "schedule": "cosine", "epochs": epochs_for(total),
     }  # fmt: skip
+
+
+def epochs_for(total: int, longer: float = 1.0) -> int:
+    """By the steps of an epoch; longer: how many times as many there are in all, where it has stretches of them."""
+    return max(1, round(min(MOST_EPOCHS * longer, PLACES / total)))
+
+
+def crop_for(lengths: NDArray[np.int64]) -> int | None:
+    """The length of most sequences where a few are far longer, or None. Otherwise these would be most of what is learned, alone
+    in the batches that they make long."""
+    typical = int(np.median(lengths))
+    return typical if int(lengths.max()) > SPREAD * typical else None
 
 
 def periods_for(length: int) -> tuple[int, ...]:

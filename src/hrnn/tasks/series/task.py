@@ -22,7 +22,7 @@ from hrnn.tasks.contract import ACCURACY, BITS_PER_NAT, Batch, Judge, Reading, T
 from hrnn.tasks.series.aims import aimed, towards
 from hrnn.tasks.series.baselines import of_forecasts, of_symbols
 from hrnn.tasks.series.batches import Asked, Carried, Whole, in_batches, in_streams
-from hrnn.tasks.series.choices import Shape, chosen, in_bytes, warnings
+from hrnn.tasks.series.choices import Shape, chosen, crop_for, epochs_for, in_bytes, warnings
 from hrnn.tasks.series.judging import Classes, Forecasts, Numbers, Readout
 from hrnn.tasks.series.opened import NONE, Kind, Opened, changes, open_data, source_of, with_lead
 
@@ -92,7 +92,8 @@ class Series(Task):
     itself learns it, and the data are gone through twice; last: the last step alone."""
     crop: int | None = option(None, at_least(1))
     """Learn from a random stretch of so many inputs of each sequence, another one in each epoch: quicker where a part of a
-    sequence shows what is to be learned. By default whole sequences."""
+    sequence shows what is to be learned. By default whole sequences; for classes whose longest is more than four times as long
+    as most, as many as most have."""
     class_weights: Literal["equal", "balanced"] = "equal"
     """balanced: classes count for the inverse of their frequency."""
     memory: str | None = None
@@ -155,8 +156,10 @@ class Series(Task):
             found = replace(found, targets="none", target_kind="none", target_name="", classes=())
         if self.forecast and self.forecast > 1 and found.tokens:
             raise UserError(f"--forecast is {self.forecast}, and of tokens only the next is predicted; give 1")
-        if found.targets == "none" and not found.tokens and not len(found.numeric):
-            raise UserError("the data have no numbers to forecast; name a column of numbers with --values, or a --target")
+        if found.targets == "none" and not found.tokens:
+            if not len(found.numeric):
+                raise UserError("the data have no numbers to forecast; name a column of numbers with --values, or a --target")
+            found = replace(found, changes=changes(Part(self.opened.sequences, found, self.opened.parts["training"]))[1])
         return found
 
     def part(self, name: str, lead: int = 0) -> tuple[Part, np.ndarray | None]:
@@ -183,7 +186,7 @@ class Series(Task):
         if task.preprocessing is None:
             pre = task.learned
             forecast = task.forecast or (1 if pre.targets == "none" else None)
-            task = replace(task, preprocessing=pre, forecast=forecast, patch=pre.patch)
+            task = replace(task, preprocessing=pre, forecast=forecast, patch=pre.patch, crop=task.cropped)
             if not pre.tokens:
                 task = replace(task, normalise=pre.normalise)
             part, _ = task.part("training")
@@ -310,17 +313,25 @@ class Series(Task):
     # Batches
 
     @property
+    def cropped(self) -> int | None:
+        """Inputs of a sequence that are learned at a time; None: all."""
+        every = self.learned.target_kind == "class" and self.asked.target == "sequence" and not self.asked.last
+        if self.crop is not None or self.preprocessing is not None or not every:
+            return self.crop
+        return crop_for(self.part("training")[0].lengths)
+
+    @property
     def shape(self) -> Shape:
         lengths = self.part("training")[0].lengths
-        lengths = lengths if self.crop is None else np.minimum(lengths, self.crop)
+        lengths = lengths if self.cropped is None else np.minimum(lengths, self.cropped)
         return Shape(lengths, self.learned, self.outputs, self.asked.target != "sequence" and len(lengths) < 16)
 
     def suggestions(self) -> dict[str, Any]:
         self.check()
         found = chosen(self.shape, None if self.memory is None else in_bytes(self.memory))
-        if self.crop is not None:  # an epoch is short: as many steps as without, and fewer validations than epochs
+        if self.cropped is not None:  # an epoch is short: more of them where data are few, and fewer validations than epochs
             longer = int(self.part("training")[0].lengths.sum()) / int(self.shape.lengths.sum())
-            found["epochs"] = round(found["epochs"] * longer)
+            found["epochs"] = epochs_for(int(self.shape.lengths.sum()), longer)
             found["validate_every"] = max(1, round(longer * -(-len(self.shape.lengths) // found["batch"])))
         return found
 
@@ -341,7 +352,7 @@ class Series(Task):
             part, _ = self.part("training")
             carried = self.asked.target != "sequence" and len(part) < reading.batch
             self._plans[reading] = (
-                Carried(part, reading, self.asked) if carried else Whole(part, reading, self.asked, self.crop)
+                Carried(part, reading, self.asked) if carried else Whole(part, reading, self.asked, self.cropped)
             )
         return self._plans[reading]
 
