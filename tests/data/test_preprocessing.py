@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -97,6 +98,36 @@ def test_masks_intervals_and_categories(tmp_path):
     assert other[3, 4:].tolist() == [0, 0, 0, 1]  # w is unknown
     np.testing.assert_array_equal(Part(made, pre, parts["validation"]).inputs(0, 2, 4), other[2:])
     np.testing.assert_array_equal(Part(made, pre, parts["training"]).inputs(0, 3, 4), x[3:])
+
+
+def test_changes_since_the_last_step(tmp_path):
+    made = mixed(tmp_path)
+    parts = split(made)
+    pre = replace(learn(made, parts), changes=(0.5, 2.0))
+    assert pre.width == 2 + 2 + 1 + 1 + 4
+    part = Part(made, pre, parts["training"])
+    x = part.inputs(0)
+    np.testing.assert_allclose(x[0, 2:4], 0)  # nothing came before
+    np.testing.assert_allclose(x[1:, 2:4], np.diff(x[:, :2].astype(float), axis=0) / [0.5, 2.0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(np.concatenate([part.inputs(0, 0, 1), part.inputs(0, 1, 3), part.inputs(0, 3, 4)]), x)
+    assert part.inputs(0, 2, 2).shape == (0, pre.width)
+    stored = json.loads(json.dumps(pre.to_json()))
+    assert Preprocessing.from_json(stored) == pre
+    del stored["changes"]  # as it was before there were any
+    assert Preprocessing.from_json(stored) == replace(pre, changes=())
+    for wrong in ([1.0], [1.0, 0.0]):
+        with pytest.raises(UserError, match="has changes"):
+            Preprocessing.from_json({**stored, "changes": wrong})
+
+
+def test_a_stretch_reads_the_change_from_before_it():
+    made = cache(arrays([np.arange(100.0)[:, None] ** 2]))
+    parts = split(made, "time")
+    pre = replace(learn(made, parts), changes=(1.0,))
+    before, after = (made.read(0, at, at + 1)[0, 0] for at in (89, 90))
+    x = Part(made, pre, parts["test"]).inputs(0)
+    assert parts["test"].starts[0] == 90
+    assert x[0, 1] == pytest.approx((after - before) / pre.scale[0], rel=1e-5)
 
 
 def test_intervals_on_request(tmp_path):

@@ -12,6 +12,7 @@ from hrnn.gradients import restricted
 from hrnn.gradients.in_phase import SegmentBySegment
 from hrnn.tasks import Copy, Needle, Pixels, Reading, Text
 from hrnn.training import folder as folders
+from hrnn.training import loop
 from hrnn.training.checkpoint import read as read_checkpoint
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.evaluation import Sums, evaluate
@@ -397,6 +398,23 @@ def test_the_last_update_is_validated(tmp_path, every):
     (tmp_path / "run" / "result.json").unlink()  # killed just before it was written: what is validated is not validated again
     assert train(tmp_path / "run").result["test"] == result["test"]
     assert of_kind(tmp_path / "run", "validation") == validations
+
+
+def test_of_equal_validations_the_later_counts(tmp_path, monkeypatch):
+    scores = iter([0.5, 0.75, 0.75, 0.25, 0.5])  # and one for the test
+    monkeypatch.setattr(loop, "evaluated", lambda run, part: {run.task.score.name: next(scores)})
+    budget = Budget(updates=8, validate_every=2)
+    config = Config(Needle(steps=6, test_sequences=5), SMALL, Learning(batch=5, update="batch"), budget, QUIET)
+    result = start(config, tmp_path / "run").result
+    assert result["validation"]["update"] == load(tmp_path / "run").update == 6
+    assert [record["best"] for record in of_kind(tmp_path / "run", "validation")] == [True, True, True, False]
+
+
+def test_equal_validations_are_no_gain(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "evaluated", lambda run, part: {run.task.score.name: 0.5})
+    budget = Budget(updates=20, validate_every=2, stop_after=2)
+    config = Config(Needle(steps=6, test_sequences=5), SMALL, Learning(batch=5, update="batch"), budget, QUIET)
+    assert start(config, tmp_path / "run").result["updates"] == 6
 
 
 def test_a_run_that_is_stopped_is_not_validated_for_that(tmp_path):

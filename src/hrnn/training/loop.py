@@ -263,7 +263,8 @@ def record_updates(run: Run, status: dict[str, Any]) -> None:
 
 
 def validate(run: Run) -> bool:
-    """Score the validation part; is it the best so far?"""
+    """Score the validation part; is it as good as any so far? Of equal ones the later counts: it has learned more, and where
+    few sequences are validated on, many are equal."""
     if "validation" not in run.task.parts():
         return False
     position = run.position
@@ -273,19 +274,19 @@ def validate(run: Run) -> bool:
     if (value := report.get(run.task.score.name)) is None:
         raise UserError(f"the task's score is {run.task.score.name}, and it reports {', '.join(report)}; name one of these")
     better = position.best is None or run.task.score.better(value, position.best)
-    if better:
-        position.best, position.best_at, position.without_gain = value, position.updates, 0
-    else:
-        position.without_gain += 1
+    best = better or value == position.best
+    if best:
+        position.best, position.best_at = value, position.updates
+    position.without_gain = 0 if better else position.without_gain + 1
     recovered = None
     if any(run.config.betas):
         with run.spending("validation"):
             recovered = recovered_of(run.tested, next(iter(run.task.evaluation("validation", run.reading))))
     update, sequences, times = position.updates, run.sequences, run.times(by_part=True)
     run.journal.record(
-        Validated(update=update, sequences=sequences, report=report, best=better, recovered=recovered, times=times)
+        Validated(update=update, sequences=sequences, report=report, best=best, recovered=recovered, times=times)
     )
-    return better
+    return best
 
 
 def evaluated(run: Run, part: str, judge: Judge | None = None) -> dict[str, float]:

@@ -56,7 +56,7 @@ class Validated(Written):
     kind: ClassVar[str] = "validation"
     sequences: int
     report: Numbers
-    best: bool  # better than all before it
+    best: bool  # as good as any before it, or better
     recovered: list[list[float | None]] | None
     times: Numbers  # as those of updates, and how they were shared out, by part: data_seconds and others
 
