@@ -12,6 +12,10 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
 import campaigns.__main__
@@ -51,9 +55,21 @@ def data(tmp_path_factory):
         for name, frequency in (("low", 0.05), ("high", 0.5)):
             write_wav(folder / "recordings" / name / f"{number}.wav", 100 + number, frequency=frequency)
     write_fasta(folder / "genome.fa.gz", {"one": "ACGTN" * 200})
+    _like_data_of_others(folder)
     for page, name in FILES.items():
         (folder / name).write_text(code_in(DOCS / page)[0])
     return folder
+
+
+def _like_data_of_others(folder):
+    """What the scripts of examples/data write, in small."""
+    sensors = pyarrow.csv.read_csv(folder / "sensors.csv")
+    for name in ("watch", "acsf1", "vowels", "leaf"):
+        pq.write_table(sensors, folder / f"{name}.parquet")
+    counts = np.random.default_rng(0).normal(size=20_000).cumsum()
+    pq.write_table(pa.table({"counts": counts}), folder / "seismogram.parquet")
+    (folder / "speakers").symlink_to(folder / "recordings")
+    write_text(folder / "jargon.txt")
 
 
 def _with_persons(path):
