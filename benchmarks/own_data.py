@@ -31,6 +31,8 @@ SETS: dict[str, list[str]] = {
     "speakers": ["speakers"],
     "seismogram": ["seismogram.parquet"],
     "jargon": ["jargon.txt", "--kind", "bytes"],
+    "vowels": ["vowels.parquet"],
+    "leaf": ["leaf.parquet"],
 }
 SCORES = ("accuracy", "balanced_accuracy", "mase", "mae", "naive_mae", "rmse", "naive_rmse", "bits_per_symbol", "markov_bits")
 SCORES += ("markov_order", "xz_bits")
@@ -81,7 +83,7 @@ def row_of(data: str, method: str, runs: list[Path], taken: int, options: list[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", default=list(SETS))
+    parser.add_argument("names", nargs="*", default=list(SETS), metavar="NAME", help=", ".join(SETS))
     parser.add_argument("--methods", nargs="*", default=["ours", "lstm"])
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
     parser.add_argument("--runs", type=Path, default=Path("runs"))
@@ -89,7 +91,7 @@ def main() -> None:
     chosen = parser.parse_args()
     rows = []
     for name in chosen.names:
-        options = SETS.get(name, [f"{name}.parquet"])
+        options = SETS[name]
         for method in chosen.methods:
             runs = [chosen.runs / f"{name}-{method}-{seed}" for seed in chosen.seeds]
             ours = chosen.runs / f"{name}-ours-{chosen.seeds[0]}"

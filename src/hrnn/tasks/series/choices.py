@@ -16,7 +16,7 @@ from hrnn.data import Preprocessing
 from hrnn.errors import UserError, shortened
 
 PLACES = 8_000_000  # steps of all rows that a run learns, where data are few: a minute or two of one core
-MOST_EPOCHS, LONGEST_WINDOW, STREAM_WINDOW, ROWS = 60, 4096, 512, 32
+MOST_EPOCHS, LONGEST_WINDOW, STREAM_WINDOW, ROWS = 30, 4096, 512, 32
 COPIES = 7  # weights, gradients twice, average, two moments, and what a checkpoint takes on the way
 SPREAD = 4  # of the longest sequence and the usual one, from which on stretches are learned
 POWERS = ["", "k", "m", "g", "t"]
