@@ -69,7 +69,7 @@ def _like_data_of_others(folder):
     counts = np.random.default_rng(0).normal(size=20_000).cumsum()
     pq.write_table(pa.table({"counts": counts}), folder / "seismogram.parquet")
     (folder / "speakers").symlink_to(folder / "recordings")
-    write_text(folder / "jargon.txt")
+    (folder / "jargon.txt").write_text("jargon: what one says among those who say it. " * 400)
 
 
 def _with_persons(path):
