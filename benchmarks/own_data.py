@@ -3,9 +3,9 @@
     python -m benchmarks.own_data FOLDER [watch acsf1 ...] [--methods ours lstm] [--seeds 0 1 2] [--runs runs] [--json FILE]
 
 FOLDER is where the scripts of examples/data have written. A run is one command, `hrnn train series DATA --seed S`, in a process
-of its own; those that are complete in --runs are not run again. The flat LSTM has 128 units, about as many weights as levels of
-64 and 64; it sees the same batches as often, by truncated backpropagation with an update for each window, and its window is as
-long as fits into the bytes that an update of ours was measured to take.
+of its own; those that are complete in --runs are not run again. The flat LSTM has as many units as the levels together, which are
+about as many weights; it sees the same batches as often, by truncated backpropagation with an update for each window, and its
+window is as long as fits into the bytes that an update of ours was measured to take.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from benchmarks.run import environment
 from hrnn.launching.measuring import bytes_of
 from hrnn.training.config import Config, Learning, Model, from_json, resolved
 
-UNITS = 128  # of the flat LSTM
 SETS: dict[str, list[str]] = {
     "watch": ["watch.parquet"],
     "acsf1": ["acsf1.parquet"],
@@ -55,7 +54,7 @@ def flat_window(ours: Config[Any], budget: int) -> int:
     """Steps of a flat LSTM that an update fits the budget with, by two measurements and a line through them."""
 
     def taken(window: int) -> int:
-        model = Model(model="lstm", hidden_sizes=(UNITS,), window=window)
+        model = Model(model="lstm", hidden_sizes=(sum(ours.hidden_sizes),), window=window)
         learning = Learning(batch=ours.batch, update="window", learning_rate=ours.learning.rate, schedule="cosine")
         return bytes_of(resolved(replace(ours, model=model, learning=learning)), children=1)
 
@@ -96,17 +95,18 @@ def main() -> None:
             runs = [chosen.runs / f"{name}-{method}-{seed}" for seed in chosen.seeds]
             ours = chosen.runs / f"{name}-ours-{chosen.seeds[0]}"
             if method == "lstm":
-                window = flat_window(config_of(ours), bytes_of(config_of(ours)))
-                flat = ["--model", "lstm", "--hidden-sizes", str(UNITS), "--window", str(window), "--update", "window"]
-                options = [*options, *flat, "--batch", str(config_of(ours).batch)]
+                known = config_of(ours)
+                window, units = flat_window(known, bytes_of(known)), sum(known.hidden_sizes)
+                flat = ["--model", "lstm", "--hidden-sizes", str(units), "--window", str(window), "--update", "window"]
+                options = [*options, *flat, "--batch", str(known.batch)]
             for seed, run in zip(chosen.seeds, runs, strict=True):
                 trained(chosen.folder, run, options, seed)
             rows.append(row_of(name, method, runs, bytes_of(config_of(runs[0])), options))
             print(json.dumps(rows[-1]), flush=True)
     if chosen.json:
-        known = json.loads(chosen.json.read_text()) if chosen.json.exists() else []
+        before = json.loads(chosen.json.read_text()) if chosen.json.exists() else []
         new = {(row["data"], row["method"]) for row in rows}
-        kept = [row for row in known if (row["data"], row["method"]) not in new]
+        kept = [row for row in before if (row["data"], row["method"]) not in new]
         chosen.json.write_text(json.dumps(kept + rows, indent=1) + "\n")
 
 
