@@ -3,8 +3,8 @@
     python -m benchmarks.own_data FOLDER [watch acsf1 ...] [--methods ours lstm] [--seeds 0 1 2] [--runs runs] [--json FILE]
 
 FOLDER is where the scripts of examples/data have written. A run is one command, `hrnn train series DATA --seed S`, in a process
-of its own; those that are complete in --runs are not run again. The flat LSTM has as many units as all levels together, about as
-many weights; it sees the same batches as often, by truncated backpropagation with an update for each window, and its
+of its own; those that are complete in --runs are not run again. The flat LSTM has as many units as all levels together, and so
+about as many weights; it sees the same batches as often, by truncated backpropagation with an update for each window, and its
 window is as long as fits into the bytes that an update of ours was measured to take.
 """
 
