@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 ORDER = 64
-STRETCH = {"speakers": 8000}  # steps that MiniRocket sees at once, where a sequence is too long for it; otherwise the shortest
+STRETCH = {"speakers": 8000, "vowels": 29}  # steps that MiniRocket sees at once, where the shortest sequence is too short
 MOST = 4  # stretches of a sequence, evenly spaced
 SPARE = ("id", "label", "split", "time")
 Sequence = tuple[np.ndarray, str, str]  # (channels, steps), class, part
