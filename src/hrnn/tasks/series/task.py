@@ -315,7 +315,7 @@ class Series(Task):
     @property
     def cropped(self) -> int | None:
         """Inputs of a sequence that are learned at a time; None: all."""
-        every = self.learned.target_kind == "class" and self.asked.target == "sequence" and not self.asked.last
+        every = self.learned.target_kind == "class" and self.asked.target == "sequence" and self.readout == "every"
         if self.crop is not None or self.preprocessing is not None or not every:
             return self.crop
         return crop_for(self.part("training")[0].lengths)
