@@ -402,7 +402,7 @@ def test_the_last_update_is_validated(tmp_path, every):
 
 def test_of_equal_validations_the_later_counts(tmp_path, monkeypatch):
     scores = iter([0.5, 0.75, 0.75, 0.25, 0.5])  # and one for the test
-    monkeypatch.setattr(loop, "evaluated", lambda run, part: {run.task.score.name: next(scores)})
+    monkeypatch.setattr(loop, "evaluated", lambda run, part, *rest: {run.task.score.name: next(scores)})
     budget = Budget(updates=8, validate_every=2)
     config = Config(Needle(steps=6, test_sequences=5), SMALL, Learning(batch=5, update="batch"), budget, QUIET)
     result = start(config, tmp_path / "run").result
@@ -411,7 +411,7 @@ def test_of_equal_validations_the_later_counts(tmp_path, monkeypatch):
 
 
 def test_equal_validations_are_no_gain(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "evaluated", lambda run, part: {run.task.score.name: 0.5})
+    monkeypatch.setattr(loop, "evaluated", lambda run, part, *rest: {run.task.score.name: 0.5})
     budget = Budget(updates=20, validate_every=2, stop_after=2)
     config = Config(Needle(steps=6, test_sequences=5), SMALL, Learning(batch=5, update="batch"), budget, QUIET)
     assert start(config, tmp_path / "run").result["updates"] == 6
