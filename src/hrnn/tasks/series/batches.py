@@ -94,7 +94,7 @@ class Windows(Sequence[Window]):
         self.starts, stops = (np.zeros_like(rows), part.lengths[rows]) if stretch is None else stretch
         self.lengths = stops - self.starts
         self.edges = edges(int(of_batch.min()), int(of_batch.max()), reading.window, reading.segment)
-        self._made = lru_cache(1)(self._make)
+        self._last: tuple[int, Window] | None = None  # lru_cache would keep the part, and its temporary files, in a circle
 
     def __len__(self) -> int:
         return len(self.edges) - 1
@@ -109,6 +109,11 @@ class Windows(Sequence[Window]):
         if not -len(self) <= place < len(self):
             raise IndexError(place)
         return self._made(place % len(self))
+
+    def _made(self, place: int) -> Window:
+        if self._last is None or self._last[0] != place:
+            self._last = place, self._make(place)
+        return self._last[1]
 
     def _make(self, place: int) -> Window:
         start, stop = self.edges[place : place + 2]
