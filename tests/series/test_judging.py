@@ -6,9 +6,9 @@ import torch
 from sklearn import metrics
 
 from hrnn.data import Part, arrays, cache, learn, split
-from hrnn.tasks.contract import Window
 from hrnn.tasks.series.baselines import of_forecasts, of_symbols
 from hrnn.tasks.series.judging import Classes, Forecasts, Readout
+from hrnn.tasks.windows import Window
 from tests.commands.console import hrnn
 from tests.series.made import train, write
 

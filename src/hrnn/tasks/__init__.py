@@ -9,12 +9,13 @@ import sys
 
 from hrnn.errors import UserError
 from hrnn.metrics import Metric
-from hrnn.tasks.contract import ACCURACY, Batch, Course, Decision, Judge, Reading, Task, Window, cross_entropy, cut
+from hrnn.tasks.contract import ACCURACY, Course, Decision, Judge, Task, cross_entropy
 from hrnn.tasks.copy import Copy
 from hrnn.tasks.needle import Needle
 from hrnn.tasks.pixels import Pixels
 from hrnn.tasks.series import Series
 from hrnn.tasks.text import Text
+from hrnn.tasks.windows import Batch, Reading, Window, cut
 
 TASKS: dict[str, type[Task]] = {"copy": Copy, "pixels": Pixels, "text": Text, "needle": Needle, "series": Series}
 

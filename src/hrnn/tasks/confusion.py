@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hrnn.tasks.contract import Judge, Window
+from hrnn.tasks.contract import Judge
+from hrnn.tasks.windows import Window
 
 
 def taken_for(true: Tensor, predicted: Tensor, classes: int) -> Tensor:

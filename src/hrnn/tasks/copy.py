@@ -14,18 +14,8 @@ from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
 from hrnn.limits import above, at_least, option
 from hrnn.metrics import Metric
-from hrnn.tasks.contract import (
-    BITS_PER_CHARACTER,
-    BITS_PER_NAT,
-    Batch,
-    Course,
-    Decision,
-    Reading,
-    Scorer,
-    Task,
-    cross_entropy,
-    cut,
-)
+from hrnn.tasks.contract import BITS_PER_CHARACTER, BITS_PER_NAT, Course, Decision, Scorer, Task, cross_entropy
+from hrnn.tasks.windows import Batch, Reading, cut
 
 BLANK = 2
 RECALLED: Final = "recalled_bits_per_character"

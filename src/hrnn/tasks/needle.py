@@ -12,7 +12,8 @@ from torch import Tensor
 from hrnn.data.random import below, random_words
 from hrnn.hierarchy import Tokens
 from hrnn.limits import above, at_least, option
-from hrnn.tasks.contract import ACCURACY, Batch, Reading, Task, cross_entropy, with_last_target
+from hrnn.tasks.contract import ACCURACY, Task, cross_entropy
+from hrnn.tasks.windows import Batch, Reading, with_last_target
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from hrnn.data.random import permutation
 from hrnn.errors import UserError
 from hrnn.limits import at_least, hidden, option
 from hrnn.tasks.confusion import Confusion
-from hrnn.tasks.contract import ACCURACY, Batch, Judge, Reading, Task, cross_entropy, with_last_target
+from hrnn.tasks.contract import ACCURACY, Judge, Task, cross_entropy
 from hrnn.tasks.idx import MIRROR, download, find, read_pair
+from hrnn.tasks.windows import Batch, Reading, with_last_target
 
 SIDE = 28
 HELD_OUT = 12  # one of so many training images validates: 5,000 of MNIST's 60,000, the last ones

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from hrnn.errors import UserError
-from hrnn.tasks.contract import Window
 from hrnn.tasks.corpus import BLOCK, Characters, Codes
+from hrnn.tasks.windows import Window
 
 Rules = list[tuple[str | None, str]]
 Bits = NDArray[np.uint8]  # eight places in each, the first one lowest

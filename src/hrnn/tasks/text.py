@@ -15,9 +15,10 @@ from torch import Tensor
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
 from hrnn.limits import LEVELS, Limit, above, at_least, hidden, option
-from hrnn.tasks.contract import BITS_PER_CHARACTER, BITS_PER_NAT, Batch, Reading, Task, cross_entropy
+from hrnn.tasks.contract import BITS_PER_CHARACTER, BITS_PER_NAT, Task, cross_entropy
 from hrnn.tasks.corpus import complain_about, penn_treebank, read_characters
 from hrnn.tasks.streams import BOUNDARIES, Corpus, Part, Streams, coded, compiled, spans
+from hrnn.tasks.windows import Batch, Reading
 
 EVERY_BYTE = "".join(map(chr, range(256)))
 

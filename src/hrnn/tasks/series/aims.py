@@ -15,8 +15,8 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from hrnn.tasks.contract import Batch, Window
 from hrnn.tasks.series.judging import Readout
+from hrnn.tasks.windows import Batch, Window
 
 Said = Iterable[tuple[Window, Tensor, bool]]  # windows, their logits (time, rows, outputs), and whether sequences begin there
 Loss = Callable[[Tensor, Tensor], Tensor]  # answers (1, rows, outputs) and targets (1, rows) to values (1, rows)

@@ -15,7 +15,7 @@ from hrnn.data import Buckets, Part, Piece, Streams, crops
 from hrnn.data.batches import Stretch, Wanted, filled
 from hrnn.data.random import permutation
 from hrnn.errors import UserError
-from hrnn.tasks.contract import Batch, Reading, Window
+from hrnn.tasks.windows import Batch, Reading, Window
 
 Rows = NDArray[np.int64]
 Mask = Literal["last"] | None

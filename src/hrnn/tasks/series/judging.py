@@ -11,7 +11,8 @@ from torch import Tensor
 
 from hrnn.data import Preprocessing
 from hrnn.tasks.confusion import taken_for
-from hrnn.tasks.contract import Judge, Window
+from hrnn.tasks.contract import Judge
+from hrnn.tasks.windows import Window
 
 BINS, REACH = 2400, 12.0  # of the log-odds of a class, from -12 to 12
 MOST_CURVES = 100  # classes up to which the area under each curve is taken
