@@ -43,9 +43,9 @@ def test_predicted_bytes_are_near_the_measured(cell):
     ("method", "options", "predict"),
     [
         ("checkpointed", {}, memory.predict_checkpointed),
-        ("checkpointed", {"every": 200}, memory.predict_checkpointed),
-        ("checkpointed", {"bytes": 50_000_000}, memory.predict_checkpointed),
-        ("truncated", {"steps": 200}, memory.predict_truncated),
+        pytest.param("checkpointed", {"every": 200}, memory.predict_checkpointed, marks=pytest.mark.long),
+        pytest.param("checkpointed", {"bytes": 50_000_000}, memory.predict_checkpointed, marks=pytest.mark.long),
+        pytest.param("truncated", {"steps": 200}, memory.predict_truncated, marks=pytest.mark.long),
         ("restricted", {"top": "checkpointed"}, memory.predict),
     ],
 )
@@ -86,6 +86,7 @@ def test_segments_at_once_take_their_share():
         assert memory.predict(**shape, segments_at_once=number) == pytest.approx(measured, abs=2e6)
 
 
+@pytest.mark.long
 def test_segments_that_run_again_take_one_of_each_level():
     """And not more with a longer window, but for the top."""
     shape = {"hidden_sizes": [128, 128, 64], "periods": [20, 5], "window": 2000, "batch": 64, "segments_at_once": 1}

@@ -73,7 +73,8 @@ _teller: Teller | None = None
 def tell(stream: TextIO | None = None) -> None:
     """From now on this process tells what its main thread does, on standard error by default."""
     global _teller
-    _teller = Teller(stream or sys.stderr)
+    stream = stream or sys.stderr
+    _teller = None if stream is None else Teller(stream)  # closed by whoever started us
 
 
 @contextmanager

@@ -78,6 +78,9 @@ def raw(columns, rows, statistics):
                 given[step, place] = last if statistics is None else (last - statistics[0]) / statistics[1]
             if statistics is not None:
                 given[:, place] = np.nan_to_num(given[:, place])
+        elif column["is"] == "before":
+            own = [one["name"] for one in columns].index(column["name"])  # the number of that name comes first
+            given[:, place] = np.concatenate([given[:1, own], given[:-1, own]])
         elif column["is"] == "missing":
             given[:, place] = [value == "" for value in values]
         elif column["is"] == "interval":
@@ -115,7 +118,7 @@ def compare(trained, table, walk, run_step, made, state, dtype):
     if pre.patch > 1 and made.facts["answers"]["of"] == "next":
         rows = rows[: len(rows) // pre.patch * pre.patch]
     steps = raw(made.facts["columns"], rows, statistics)
-    fill = {"number": math.nan, "category": -1}
+    fill = {"number": math.nan, "before": math.nan, "category": -1}
     lacking = -len(steps) % pre.patch
     filled = [[fill.get(column["is"], 0) for column in made.facts["columns"]]] * lacking
     steps = np.array([*steps.tolist(), *filled])

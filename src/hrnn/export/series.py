@@ -17,11 +17,12 @@ EXAMPLES = 32
 MEANING = {
     "number": "in the source's unit; where it is missing, the last value before it, and nan where there was none",
     "own": "less the sequence's own mean, over its own scale; where it is missing, the last value before it, or 0",
+    "before": "the channel's number at the step before, given as that was; at the first step its own",
     "missing": "1 where the channel's value is missing at this step, 0 elsewhere",
     "interval": "the time since the step before, in the source's unit; 0 at the first step",
     "category": "the place of its name in `names`; their number for whatever is not there",
 }
-FILLED = "at the end of a sequence, steps that an input lacks have nan for numbers, -1 for categories, and 0"
+FILLED = "at the end of a sequence, steps that an input lacks have nan for numbers and those before, -1 for categories, and 0"
 WHOLE = {
     True: "the mean of the outputs of all steps of a sequence so far is its answer",
     False: "the output of a sequence's last step is its answer",
@@ -45,6 +46,7 @@ class Before(nn.Module):
 
     mean: Tensor
     scale: Tensor
+    changes: Tensor
     usual: Tensor
 
     def __init__(self, pre: Preprocessing, dtype: torch.dtype):
@@ -53,22 +55,30 @@ class Before(nn.Module):
         mean, scale = ([0.0], [1.0]) if own else pre.statistics()
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
+        self.register_buffer("changes", torch.tensor(pre.changes, dtype=torch.float64))
         self.register_buffer("usual", torch.tensor(pre.interval, dtype=dtype))  # as a number, ONNX would have it in float32
         self.dtype, self.timed, self.patch = dtype, pre.interval > 0, pre.patch
-        self.sizes = [len(pre.numeric), len(pre.masked), int(pre.interval > 0)]
+        self.sizes = [len(pre.numeric), len(pre.changes), len(pre.masked), int(pre.interval > 0)]
         self.categories = [
             len(names) + 1 for names, kind in zip(pre.vocabularies, pre.kinds, strict=True) if kind == "category"
         ]
 
     def forward(self, x: Tensor) -> Tensor:
-        values, missing, since, *codes = x.split([*self.sizes, *[1] * len(self.categories)], -1)
-        numbers = (values.double() - self.mean) / self.scale
-        parts = [numbers.masked_fill(numbers.isnan(), 0.0).to(self.dtype), missing]
+        values, before, missing, since, *codes = x.split([*self.sizes, *[1] * len(self.categories)], -1)
+        numbers = self._applied(values)
+        parts = [numbers.to(self.dtype)]
+        if before.shape[-1]:
+            parts.append(((numbers - self._applied(before)) / self.changes).to(self.dtype))
+        parts.append(missing)
         if self.timed:
             parts.append(torch.where(since > 0, (since / self.usual).log(), torch.zeros_like(since)))
         parts += [(code == torch.arange(count)).to(self.dtype) for code, count in zip(codes, self.categories, strict=True)]
         joined = torch.cat(parts, -1)
         return joined.flatten(1) if self.patch > 1 else joined
+
+    def _applied(self, values: Tensor) -> Tensor:
+        numbers = (values.double() - self.mean) / self.scale
+        return numbers.masked_fill(numbers.isnan(), 0.0)
 
 
 class After(nn.Module):
@@ -123,6 +133,9 @@ def columns_of(pre: Preprocessing) -> list[dict[str, Any]]:
         return [{**known, "meaning": "the place of its name in `names`" if pre.complete else MEANING["category"]}]
     number = MEANING["own" if pre.normalise == "sequence" else "number"]
     found: list[dict[str, Any]] = [{"name": pre.channels[place], "is": "number", "meaning": number} for place in pre.numeric]
+    found += [
+        {"name": pre.channels[place], "is": "before", "meaning": MEANING["before"]} for place in pre.numeric if pre.changes
+    ]
     found += [{"name": name, "is": "missing", "meaning": MEANING["missing"]} for name in pre.masked]
     found += [{"name": "time", "is": "interval", "meaning": MEANING["interval"]}] if pre.interval else []
     for name, entries, kind in zip(pre.channels, pre.vocabularies, pre.kinds, strict=True):
@@ -138,8 +151,9 @@ def examples(pre: Preprocessing, dtype: torch.dtype) -> Tensor:
     shape = (EXAMPLES, pre.patch)
     values = torch.randn(*shape, before.sizes[0], generator=generator, dtype=torch.float64) * before.scale + before.mean
     values[0, 0] = torch.nan
-    missing = (torch.rand(*shape, before.sizes[1], generator=generator) < 0.3).double()
-    since = torch.rand(*shape, before.sizes[2], generator=generator).double() * 2 * pre.interval
+    earlier = values.roll(1, 0)[..., : before.sizes[1]]
+    missing = (torch.rand(*shape, before.sizes[2], generator=generator) < 0.3).double()
+    since = torch.rand(*shape, before.sizes[3], generator=generator).double() * 2 * pre.interval
     codes = [torch.randint(count, (*shape, 1), generator=generator).double() for count in before.categories]
-    made = torch.cat([values, missing, since, *codes], -1).to(dtype)
+    made = torch.cat([values, earlier, missing, since, *codes], -1).to(dtype)
     return made if pre.patch > 1 else made[:, 0]
