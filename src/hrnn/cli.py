@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is not None:
         return guarded(list(arguments))
     watch()
-    if is_first_process():
+    if is_first_process() and COMMANDS.keys() & sys.argv[1:2]:  # --help and --version need not wait for it
         from hrnn.telling import tell  # not before signals are watched
 
         tell()

@@ -44,6 +44,16 @@ class Readout:
         return self.total[ended] / self.count[ended, None], ended
 
 
+def answered(readout: Readout | None, window: Window, logits: Tensor, fresh: bool) -> tuple[Tensor, Tensor]:
+    """Answers (n, outputs) and their targets (n,): of the sequences that end in a window, or of its steps."""
+    if readout is not None:
+        answers, rows = readout.add(window, logits, fresh)
+        return answers, window.y[0, rows]
+    if window.there is None:
+        return logits.flatten(0, 1), window.y.flatten()
+    return logits[window.there], window.y[window.there]
+
+
 class Classes(Judge):
     """Predicted classes beside true ones, of sequences (with a readout) or of steps."""
 
@@ -55,13 +65,7 @@ class Classes(Judge):
             self.sums["odds"] = torch.zeros(classes, 2, BINS, dtype=torch.float64)  # of each class, of others and of its own
 
     def add(self, window: Window, logits: Tensor, fresh: bool) -> None:
-        if self.readout is not None:
-            answers, rows = self.readout.add(window, logits, fresh)
-            true = window.y[0, rows]
-        elif window.there is None:
-            answers, true = logits.flatten(0, 1), window.y.flatten()
-        else:
-            answers, true = logits[window.there], window.y[window.there]
+        answers, true = answered(self.readout, window, logits, fresh)
         if not len(true):
             return
         self.sums["confusion"] += taken_for(true, answers.argmax(-1), self.classes)
@@ -113,13 +117,7 @@ class Numbers(Judge):
         self.sums = {"errors": torch.zeros(4, dtype=torch.float64)}  # absolute, squared, of the mean of training, count
 
     def add(self, window: Window, logits: Tensor, fresh: bool) -> None:
-        if self.readout is not None:
-            answers, rows = self.readout.add(window, logits, fresh)
-            true = window.y[0, rows]
-        elif window.there is None:
-            answers, true = logits.flatten(0, 1), window.y.flatten()
-        else:
-            answers, true = logits[window.there], window.y[window.there]
+        answers, true = answered(self.readout, window, logits, fresh)
         error = (answers[:, 0].double() - true) * self.scale
         guess = (true.double() * self.scale).abs().sum()  # the mean of training is 0 there
         self.sums["errors"] += torch.stack([error.abs().sum(), (error**2).sum(), guess, torch.tensor(float(len(true)))])
