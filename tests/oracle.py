@@ -108,7 +108,7 @@ class Oracle:
         self.asked = [[] for _ in self.model.periods]
         self.unit, self.predicted, self.read = weight, 0.0, []  # read: level, summary, span
         given = [i for i, p in enumerate(self.model.periods) if isinstance(p, Given)]
-        hidden = self.model.hidden_sizes[0]
+        hidden = sum(self.model.hidden_sizes[: len(self._shown)])
         outputs = [[next(self.model.parameters()).new_zeros(hidden)] * batch for _ in range(steps)]
         task = 0.0
         for b, row in enumerate(self.rows):
@@ -188,7 +188,12 @@ class Oracle:
                     span *= period
                 self._local_loss(row, i, span)
         row.begun = True
-        return row.cells[0][0]
+        return torch.cat([row.cells[i][0] for i in self._shown])
+
+    @property
+    def _shown(self) -> range:
+        """The levels whose hidden states are the output."""
+        return range(self.levels if self.model.config["output"] == "all" else 1)
 
     def _edge(self, row: Row, level: int) -> float:
         """What the gradient of the summary of the segment that has just ended counts for; the next has begun."""

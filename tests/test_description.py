@@ -47,7 +47,7 @@ MODELS = {
     "a flag that is none": ({"config": {"batch_first": "yes"}}, "batch_first"),
     "an entry too many": ({"config": {"more": 1}}, "has 'more'"),
     "an entry too few": ({"config": {"cell": ...}}, "lacks 'cell'"),
-    "a later format": ({"config": {"format": 4}}, "reads up to 3; update hrnn"),
+    "a later format": ({"config": {"format": 5}}, "reads up to 4; update hrnn"),
     "a format that is none": ({"config": {"format": "x"}}, "its format is 'x'"),
     "metadata that are a list": ({"text": "[1]"}, "not a JSON object"),
     "metadata that are no JSON": ({"text": "{"}, "not a JSON object"),

@@ -40,6 +40,9 @@ class Hierarchy(Protocol):
     @property
     def builtin(self) -> bool: ...
 
+    @property
+    def shows_all(self) -> bool: ...
+
     def initial_state(self, batch: int) -> State: ...
 
 

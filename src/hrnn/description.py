@@ -18,11 +18,12 @@ from hrnn.segments import Given, Period, reach_of
 from hrnn.statistics import SYMBOL_WEIGHTS
 
 _LEVELS = _DECODER_LAYERS = 1000  # more of either would only take minutes to make
-FORMAT = 3  # of the file that `HRNN.save` writes
+FORMAT = 4  # of the file that `HRNN.save` writes
 _ENTRIES = {
     *("inputs", "hidden_sizes", "periods", "cell", "decoders", "decoder_layers", "decoder_units", "indices"),
-    *("normalized", "symbol_weights", "batch_first", "check_finite"),
+    *("normalized", "symbol_weights", "output", "batch_first", "check_finite"),
 }
+OUTPUTS = ("lowest", "all")
 
 
 def checked_sizes(hidden_sizes: Sequence[int]) -> list[int]:
@@ -99,15 +100,24 @@ def checked_weights(symbol_weights: Any, tokens: bool) -> str:
     return symbol_weights
 
 
+def checked_output(output: Any) -> str:
+    """Whose hidden states the output is."""
+    if not isinstance(output, str) or output not in OUTPUTS:
+        raise ValueError(f"output is {shown(output)}; expected one of {OUTPUTS}")
+    return output
+
+
 def upgraded(path: str | Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """A model file's configuration in the newest form. Format 1, of 0.1.0, had no number; up to format 2 local losses were
-    as they are, and all symbols counted the same."""
+    as they are, and all symbols counted the same; up to format 3 the output was the lowest level's."""
     written = tensors.format_of(path, metadata, FORMAT)
     config = {name: value for name, value in metadata.items() if name != "format"}
     if written < 3:
         below = config.get("periods")
         normalized = [False] * len(below) if isinstance(below, list) else False
         config = {"normalized": normalized, "symbol_weights": "equal", **config}
+    if written < 4:
+        config = {"output": "lowest", **config}
     if odd := sorted(set(config) ^ _ENTRIES):
         verb = "has" if odd[0] in config else "lacks"
         raise ValueError(f"{path} does not hold a model: its configuration {verb} {shown(odd[0])}")
@@ -134,6 +144,7 @@ def check_described(config: Mapping[str, Any], weights: Mapping[str, Tensor]) ->
     """Refuse a configuration that speaks of more than the file holds."""
     inputs = config["inputs"]
     whole("inputs", inputs["tokens"] if isinstance(inputs, dict) else inputs)
+    checked_output(config["output"])
     sizes = checked_sizes(config["hidden_sizes"])
     periods = checked_periods([Given(p["given"]) if isinstance(p, dict) else p for p in config["periods"]], len(sizes))
     options = checked_decoders(

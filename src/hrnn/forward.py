@@ -123,7 +123,7 @@ class Midway:
 
 class Forward:
     """A forward pass that can be fed in chunks. `listener` is told of every segment below the top that ends. `restricted`: no
-    gradient will go back along the upward edges."""
+    gradient will go back along the upward edges. `shows_all`: the output has the hidden states of all levels."""
 
     def __init__(
         self,
@@ -132,7 +132,10 @@ class Forward:
         state: State,
         listener: Listener | None = None,
         restricted: bool = False,
+        *,
+        shows_all: bool = False,
     ):
+        self.shows_all = shows_all
         self.cells, self.periods, self.row, self._start = cells, periods, state.row, state.clock
         self.levels = [AutogradLevel(level, cell, state, listener, restricted) for level, cell in enumerate(cells)]
         self.behind = Behind()
@@ -146,9 +149,11 @@ class Forward:
         at: Midway,
         listener: Listener | None = None,
         restricted: bool = False,
+        *,
+        shows_all: bool = False,
     ) -> Forward:
         """One that goes on in the middle of a window."""
-        forward = Forward(cells, periods, at.state, listener, restricted)
+        forward = Forward(cells, periods, at.state, listener, restricted, shows_all=shows_all)
         forward.behind, forward.steps = copy(at.behind), at.steps
         return forward
 
@@ -160,7 +165,7 @@ class Forward:
         return Midway(State.of(cells, clock, self.row, history), copy(self.behind), self.steps)
 
     def feed(self, x: Tensor, boundaries: Tensor | None, lengths: Tensor | None, reset: Tensor | None) -> Tensor:
-        """Checked inputs of n steps to the lowest level's hidden states (n, batch, hidden)."""
+        """Checked inputs of n steps to the hidden states (n, batch, hidden) of the lowest level, or of all."""
         if self.cells[0].tokens:
             x = x.long()  # whole numbers of any dtype, e.g. bytes, are tokens
         clock = self._start if self.schedule is None else self.schedule.clock
@@ -173,7 +178,8 @@ class Forward:
         if x.shape[0] > _FEW and self.levels[0].weights is None:
             self._prepare(True)
         self.schedule = InPhase(self.periods, clock)
-        outputs = [hidden for _, hidden in walk(self.schedule.moments(x.shape[0]), self.levels, x) if hidden is not None]
+        moments = walk(self.schedule.moments(x.shape[0]), self.levels, x)
+        outputs = [self._shown(hidden) for _, hidden in moments if hidden is not None]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
     def _row_by_row(
@@ -192,8 +198,12 @@ class Forward:
             start=self.steps,
             learned=[not isinstance(cell, BuiltinCell) for cell in self.cells],
         )
-        output = torch.stack([self.levels[0].hidden for _ in walk(plan.moments(), self.levels, x)])
+        output = torch.cat([self._shown(self.levels[0].hidden[None]) for _ in walk(plan.moments(), self.levels, x)])
         return output if plan.valid is None else output.masked_fill(~plan.valid[..., None], 0.0)
+
+    def _shown(self, hidden: Tensor) -> Tensor:
+        """The output of steps (n, batch, hidden) of the lowest level, in which no other ticks."""
+        return joined(hidden, [level.hidden for level in self.levels[1:]]) if self.shows_all else hidden
 
     def _prepare(self, blocks: bool) -> None:
         for level in self.levels:
@@ -210,6 +220,11 @@ class Forward:
         # Copies: the output is cut out of the same buffers, and a state must neither change with it nor keep them alive.
         cells = tuple(tuple(part.clone() for part in level.state) for level in self.levels)
         return State(cells, clock, self.row, history)
+
+
+def joined(hidden: Tensor, above: Sequence[Tensor]) -> Tensor:
+    """The hidden states (n, batch, hidden) of some steps beside those (batch, hidden) that the levels above have meanwhile."""
+    return torch.cat([hidden, *(one.expand(len(hidden), *one.shape) for one in above)], -1)
 
 
 def in_phase(cells: Sequence[Cell], periods: Sequence[Period], clock: Clock) -> bool:

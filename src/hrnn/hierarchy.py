@@ -48,6 +48,8 @@ class HRNN(nn.Module):
     normalized:    for all levels, or a list: whether local losses are divided by the variance of what is to be decoded, or
                    the entropy of tokens, so that one beta suits all data; what is known of it is part of the model
     symbol_weights: "equal", or "inverse": tokens count for the inverse of their frequency in the lowest local loss
+    output:        what the output has at every step: the hidden state of the "lowest" level, as in the paper, or those of "all"
+                   levels, the lowest first
     batch_first:   inputs, outputs, boundaries and reset are (batch, time, ...)
     check_finite:  refuse inputs that are not finite, naming step and row
 
@@ -73,6 +75,7 @@ class HRNN(nn.Module):
         indices: str | Sequence[str] = "all",
         normalized: bool | Sequence[bool] = True,
         symbol_weights: str = "equal",
+        output: str = "lowest",
         batch_first: bool = False,
         check_finite: bool = False,
     ):
@@ -103,6 +106,7 @@ class HRNN(nn.Module):
             "cell": [c if isinstance(c, str) else None for c in choices],
             **options,
             "symbol_weights": symbol_weights,
+            "output": description.checked_output(output),
             "batch_first": batch_first,
             "check_finite": check_finite,
         }
@@ -144,6 +148,16 @@ class HRNN(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         return next(self.parameters()).dtype
+
+    @property
+    def shows_all(self) -> bool:
+        """Are there other levels than the lowest in the output?"""
+        return self._config["output"] == "all" and len(self.hidden_sizes) > 1
+
+    @property
+    def output_size(self) -> int:
+        """Numbers of the output, for each step and row."""
+        return sum(self.hidden_sizes) if self.shows_all else self.hidden_sizes[0]
 
     @property
     def builtin(self) -> bool:
@@ -213,8 +227,8 @@ class HRNN(nn.Module):
         lengths: Int[Tensor, " batch"] | Sequence[int] | None = None,
         reset: Bool[Tensor, "..."] | None = None,
     ) -> tuple[Shaped[Tensor, "outer inner hidden"], State]:
-        """Inputs to the lowest level's hidden states, and the state after them. Differentiable by autograd. The outer dimension
-        is time and the inner one the batch, or, with batch_first, the other way round.
+        """Inputs to the lowest level's hidden states, or those of all levels, and the state after them. Differentiable by
+        autograd. The outer dimension is time and the inner one the batch, or, with batch_first, the other way round.
 
         x:          (time, batch) tokens or (time, batch, input_size) vectors
         boundaries: bool (time, batch), or (time, batch, n) where n levels have given boundaries: true where the level above
@@ -243,7 +257,7 @@ class HRNN(nn.Module):
         if at_start is not None:
             state = self.reset(state, at_start)
         with without_autocast(self.device):
-            run = Forward(self.levels, self.periods, state, listener)
+            run = Forward(self.levels, self.periods, state, listener, shows_all=self.shows_all and listener is None)
             output = run.feed(x, given, valid, later)
             return (tensors.swapped(output) if self.batch_first else output), run.close()
 

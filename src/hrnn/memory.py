@@ -5,22 +5,18 @@ A count is in vectors per batch row. Bytes are those of the whole process above 
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import median
 from typing import Any
 
 from hrnn.arguments import entries, flag, number, shown, whole
 from hrnn.native import library
 from hrnn.recomputation import Costs, costs_of_levels, root, within
 from hrnn.recomputation import every as keep_every
+from hrnn.resident import measure as measure
+from hrnn.resident import one_window as one_window
 from hrnn.resident import peak_since as peak_since
 from hrnn.resident import start_of_peak as start_of_peak
 from hrnn.room import (
@@ -29,7 +25,6 @@ from hrnn.room import (
     OBJECTS,
     OVERHEAD,
     cell_numbers,
-    check_fits,
     complete_segments,
     replay_bytes,
     shown_at_once,
@@ -91,13 +86,15 @@ def predict(
     decoder_units: int = 256,
     all_indices: bool = False,
     outputs: int = 3,
+    output: str = "lowest",
     segments_at_once: int | None = None,
     native: bool | None = None,
     top: str = "stored",
     replay: float = 0.0,
 ) -> int:
     """Bytes that `Restricted` takes for one window, above the model, its inputs and targets: float32, fixed periods, a linear
-    head of `outputs` numbers. It adds up the buffers that the code allocates, and what a process takes beside them.
+    head of `outputs` numbers. It adds up the buffers that the code allocates, and what a process takes beside them. output: as
+    `HRNN` has it.
     segments_at_once, top, replay: as `Restricted` has them; of the first, None is what it chooses, and of the rows that run
     again together there are as many as there will be at most, in all likelihood. native: does compiled code run the ticks? None
     is what this machine does."""
@@ -121,6 +118,7 @@ def predict(
             "cell": cell,
             "decoder_units": decoder_units,
             "outputs": outputs,
+            "output": output,
         }
         costs = _costs(hidden_sizes, periods, batch, native=in_c, **options)
         block = predict(hidden_sizes, periods, block_steps, batch, segments_at_once=at_once, native=in_c,
@@ -163,13 +161,20 @@ def predict(
             temporary = max(temporary, packed + _FLOAT * places * decoded * of_place)
     lowest = periods[0] * group if periods else _BLOCK
     # The loss: its copy of the output, the gradient of that and what the head makes of it.
-    temporary = max(temporary, _FLOAT * batch * lowest * (3 * hidden_sizes[0] + 3 * outputs))
+    temporary = max(temporary, _FLOAT * batch * lowest * (3 * _shown(hidden_sizes, output) + 3 * outputs))
     if (probability := number("replay", replay)) > 1:
         raise ValueError(f"replay is {shown(replay)}; give the probability of running a segment again, 0 to 1")
     if probability:
         kept, again = replay_bytes(cell, hidden_sizes, periods, window, batch, inputs, tokens, probability, in_c)
         total += kept + again
     return total + temporary + OVERHEAD
+
+
+def _shown(hidden_sizes: Sequence[int], output: Any) -> int:
+    """Numbers of the output, for each step and row."""
+    if output not in ("lowest", "all"):
+        raise ValueError(f"output is {shown(output)}; expected 'lowest' or 'all'")
+    return sum(hidden_sizes) if output == "all" else hidden_sizes[0]
 
 
 def _chosen(given: int | None, hidden_sizes: Sequence[int], periods: Sequence[int], batch: int, **options: Any) -> int:
@@ -217,13 +222,14 @@ def _costs(
     decoder_units: int = 256,
     all_indices: bool = False,  # which makes no difference: decoders have no graph
     outputs: int = 3,
+    output: str = "lowest",
     native: bool | None = None,
 ) -> Costs:
     flag("tokens", tokens), flag("all_indices", all_indices)
     return costs_of_levels(
         hidden_sizes, periods, batch, cells=[_cell(cell)] * len(hidden_sizes), inputs=whole("inputs", inputs), tokens=tokens,
         decoder_units=[whole("decoder_units", decoder_units)] * len(periods), outputs=whole("outputs", outputs),
-        native=library() is not None if native is None else flag("native", native),
+        shown=_shown(hidden_sizes, output), native=library() is not None if native is None else flag("native", native),
     )  # fmt: skip
 
 
@@ -311,84 +317,6 @@ def _root(number: int, degree: int) -> int:
     while root**degree < number:
         root += 1
     return root
-
-
-def measure(maker: str = "hrnn.memory:one_window", *, children: int = 3, **arguments: Any) -> int:
-    """Peak bytes of a window above the process's size before it, the median of several child processes.
-
-    maker: "module:function"; called in the child with `arguments` (anything JSON holds), it returns a function of no
-    arguments that runs a tiny window, to warm up, and one that runs the window to be measured. On a device the allocator's
-    peak is taken, on the CPU the process's resident memory (Linux only).
-    """
-    if not isinstance(maker, str) or not re.fullmatch(r"\w+(\.\w+)*:\w+", maker):
-        raise ValueError(f"maker is {shown(maker)}; give 'module:function'")
-    children = whole("children", children)
-    try:
-        given = json.dumps(arguments)
-    except (TypeError, ValueError, RecursionError):
-        raise TypeError(f"arguments is {shown(arguments)}; give what JSON can hold") from None
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    sizes = []
-    for _ in followed("measuring", range(children), "child processes"):
-        command = [sys.executable, "-c", "from hrnn.resident import child; child()", maker, given]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise ValueError(f"measuring {maker} with {shown(arguments)} failed in the child process: {reason[:200]}")
-        sizes.append(int(done.stdout.strip().splitlines()[-1]))
-    return int(median(sizes))
-
-
-def one_window(
-    method: str = "restricted",
-    hidden_sizes: Sequence[int] = (256, 256),
-    periods: Sequence[int] = (10,),
-    window: int = 784,
-    batch: int = 100,
-    inputs: int = 3,
-    tokens: bool = True,
-    cell: str = "lstm",
-    indices: str = "sampled",
-    device: str = "cpu",
-    segments_at_once: int | None = None,
-    **options: Any,
-) -> tuple[Callable[[], object], Callable[[], object]]:
-    """What `measure` runs by default: a window of random inputs, a linear head, a target at every step, local losses. method:
-    "restricted", "full", "truncated" or "checkpointed"; further options are those of its class."""
-    import torch
-    from torch.nn import functional as F
-
-    from hrnn.gradients import Checkpointed, Full, Restricted, Truncated
-    from hrnn.hierarchy import HRNN, Tokens
-    from hrnn.tensors import device_of
-
-    torch.manual_seed(0)
-    methods: dict[str, Any] = {
-        "restricted": Restricted, "full": Full, "truncated": Truncated, "checkpointed": Checkpointed
-    }  # fmt: skip
-    if not isinstance(method, str) or method not in methods:
-        raise ValueError(f"method is {shown(method)}; expected one of {sorted(methods)}")
-    if method == "restricted":
-        options["segments_at_once"] = segments_at_once
-    gradient = methods[method](**options)
-    window, batch, inputs = whole("window", window), whole("batch", batch), whole("inputs", inputs)
-    flag("tokens", tokens)
-    check_fits(f"window is {window} and batch {batch}", window * batch * (16 if tokens else 8 + _FLOAT * inputs))
-    model = HRNN(Tokens(inputs) if tokens else inputs, hidden_sizes, periods, cell=cell, indices=indices)
-    model = model.to(device_of(device))
-    head = torch.nn.Linear(model.hidden_sizes[0], 3).to(device)
-    x = torch.randint(inputs, (window, batch)) if tokens else torch.randn(window, batch, inputs)
-    x, y = x.to(device), torch.randint(3, (window, batch)).to(device)
-
-    def loss(output: Any, target: Any) -> Any:
-        return F.cross_entropy(head(output).flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
-
-    def run(steps: int) -> None:
-        gradient.backward(model, x[:steps], y[:steps], loss=loss, betas=[1.0] * len(periods))
-        for parameter in [*model.parameters(), *head.parameters()]:
-            parameter.grad = None
-
-    return lambda: run(2), lambda: run(window)
 
 
 def _fixed(periods: Sequence[int], window: int) -> tuple[list[int], int]:

@@ -141,12 +141,15 @@ def costs_of_levels(
     tokens: bool,
     decoder_units: Sequence[int],
     outputs: int = 0,
+    shown: int | None = None,
     native: bool,
     width: int = 4,
 ) -> Costs:
-    """Of built-in cells that tick together. outputs: numbers that the loss makes of a step and row, where that is known."""
+    """Of built-in cells that tick together. outputs: numbers that the loss makes of a step and row, where that is known. shown:
+    numbers of the hierarchy's output, by default those of the lowest level."""
+    shown = shown or hidden_sizes[0]
     sizes, ticks = [inputs, *hidden_sizes, 0], 1.0
-    step = width * batch * hidden_sizes[0] * 2 + 8 * batch  # the output, its gradient; tokens
+    step = width * batch * shown * 2 + 8 * batch  # the output, its gradient; tokens
     weights, decoded, space, state = 0, 0, 0, 33 * batch * len(periods)
     for level, (size, cell) in enumerate(zip(hidden_sizes, cells, strict=True)):
         gates, parts, scratch, _, _ = CELLS[cell]
@@ -161,7 +164,7 @@ def costs_of_levels(
             state += periods[level] * batch * (8 if reads_tokens else width * sizes[level])
             decoded += decoder_units[level] * (size + sizes[level] + periods[level])
             ticks /= periods[level]
-    loss = width * batch * shown_at_once(batch, hidden_sizes[0]) * (3 * hidden_sizes[0] + 3 * outputs)
+    loss = width * batch * shown_at_once(batch, shown) * (3 * shown + 3 * outputs)
     # Gathered gradients and prepared weights; then the loss, or, later, gradients that autograd adds up, of which there are
     # those of the blocks so far, those of the next one, and their sum.
     fixed = width * (2 * weights + 3 * decoded) + max(loss, 3 * width * weights + space) + OVERHEAD

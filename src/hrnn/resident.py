@@ -1,4 +1,4 @@
-"""How much memory a process has come to take."""
+"""How much memory a process has come to take, and how much a window takes in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,100 @@ import ctypes
 import gc
 import importlib
 import json
+import os
+import re
+import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+from hrnn.arguments import flag, shown, whole
+from hrnn.room import check_fits
+from hrnn.telling import followed
+
+
+def measure(maker: str = "hrnn.resident:one_window", *, children: int = 3, **arguments: Any) -> int:
+    """Peak bytes of a window above the process's size before it, the median of several child processes.
+
+    maker: "module:function"; called in the child with `arguments` (anything JSON holds), it returns a function of no
+    arguments that runs a tiny window, to warm up, and one that runs the window to be measured. On a device the allocator's
+    peak is taken, on the CPU the process's resident memory (Linux only).
+    """
+    if not isinstance(maker, str) or not re.fullmatch(r"\w+(\.\w+)*:\w+", maker):
+        raise ValueError(f"maker is {shown(maker)}; give 'module:function'")
+    children = whole("children", children)
+    try:
+        given = json.dumps(arguments)
+    except (TypeError, ValueError, RecursionError):
+        raise TypeError(f"arguments is {shown(arguments)}; give what JSON can hold") from None
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    sizes = []
+    for _ in followed("measuring", range(children), "child processes"):
+        command = [sys.executable, "-c", "from hrnn.resident import child; child()", maker, given]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode:
+            reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise ValueError(f"measuring {maker} with {shown(arguments)} failed in the child process: {reason[:200]}")
+        sizes.append(int(done.stdout.strip().splitlines()[-1]))
+    return int(median(sizes))
+
+
+def one_window(
+    method: str = "restricted",
+    hidden_sizes: Sequence[int] = (256, 256),
+    periods: Sequence[int] = (10,),
+    window: int = 784,
+    batch: int = 100,
+    inputs: int = 3,
+    tokens: bool = True,
+    cell: str = "lstm",
+    indices: str = "sampled",
+    output: str = "lowest",
+    device: str = "cpu",
+    segments_at_once: int | None = None,
+    **options: Any,
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """What `measure` runs by default: a window of random inputs, a linear head, a target at every step, local losses. method:
+    "restricted", "full", "truncated" or "checkpointed"; further options are those of its class."""
+    import torch
+    from torch.nn import functional as F
+
+    from hrnn.gradients import Checkpointed, Full, Restricted, Truncated
+    from hrnn.hierarchy import HRNN, Tokens
+    from hrnn.tensors import device_of
+
+    torch.manual_seed(0)
+    methods: dict[str, Any] = {
+        "restricted": Restricted, "full": Full, "truncated": Truncated, "checkpointed": Checkpointed
+    }  # fmt: skip
+    if not isinstance(method, str) or method not in methods:
+        raise ValueError(f"method is {shown(method)}; expected one of {sorted(methods)}")
+    if method == "restricted":
+        options["segments_at_once"] = segments_at_once
+    gradient = methods[method](**options)
+    window, batch, inputs = whole("window", window), whole("batch", batch), whole("inputs", inputs)
+    flag("tokens", tokens)
+    check_fits(f"window is {window} and batch {batch}", window * batch * (16 if tokens else 8 + 4 * inputs))
+    model = HRNN(Tokens(inputs) if tokens else inputs, hidden_sizes, periods, cell=cell, indices=indices, output=output)
+    model = model.to(device_of(device))
+    head = torch.nn.Linear(model.output_size, 3).to(device)
+    x = torch.randint(inputs, (window, batch)) if tokens else torch.randn(window, batch, inputs)
+    x, y = x.to(device), torch.randint(3, (window, batch)).to(device)
+
+    def loss(output: Any, target: Any) -> Any:
+        return F.cross_entropy(head(output).flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
+
+    def run(steps: int) -> None:
+        gradient.backward(model, x[:steps], y[:steps], loss=loss, betas=[1.0] * len(periods))
+        for parameter in [*model.parameters(), *head.parameters()]:
+            parameter.grad = None
+
+    return lambda: run(2), lambda: run(window)
 
 
 def child() -> None:
-    """The child process of `hrnn.memory.measure`: prints bytes."""
+    """The child process of `measure`: prints bytes."""
     keep_large_blocks_apart()
     import torch
 

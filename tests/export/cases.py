@@ -18,11 +18,15 @@ PERIODS = {
 
 
 def made(cell, levels: int, kind: str, dtype=torch.float64, tokens: bool = False, decoders: bool = True):
-    """A model and a head; weights larger than at the start of learning, so that nothing is nearly linear."""
+    """A model, of more than two levels one that shows them all, and a head. Weights are larger than at the start of learning,
+    so that nothing is nearly linear."""
     torch.manual_seed(levels)
     inputs = hrnn.Tokens(6) if tokens else 3
-    model = hrnn.HRNN(inputs, SIZES[:levels], PERIODS[kind][: levels - 1], cell=cell, decoders=decoders, decoder_units=8)
+    model = hrnn.HRNN(
+        inputs, SIZES[:levels], PERIODS[kind][: levels - 1], cell=cell, decoders=decoders, decoder_units=8,
+        output="all" if levels > 2 else "lowest",
+    )  # fmt: skip
     with torch.no_grad():
         for parameter in model.cells.parameters():
             parameter.mul_(1.5)
-    return model.to(dtype), nn.Linear(SIZES[0], 2).to(dtype)
+    return model.to(dtype), nn.Linear(model.output_size, 2).to(dtype)

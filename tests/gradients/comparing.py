@@ -47,6 +47,7 @@ def settings_of(draw, fixed=None, most=14, cells=None):
         indices=draw(st.sampled_from(["sampled", "all"])),
         normalized=draw(st.lists(st.booleans(), min_size=levels - 1, max_size=levels - 1)),
         symbol_weights=draw(st.sampled_from(["equal", "inverse"])) if tokens else "equal",
+        output=draw(st.sampled_from(["lowest", "all"])),
     ).double()  # fmt: skip
     in_phase = fixed and draw(st.booleans())
     some_lengths, some_resets = (not in_phase and draw(st.booleans()) for _ in range(2))
@@ -70,7 +71,7 @@ def settings_of(draw, fixed=None, most=14, cells=None):
             oracle.window(x, y, loss=lambda o, t: o.sum(-1), betas=[0.0] * (levels - 1), seed=0, weight=0.0, local_weight=0.0,
                           mask=mask, boundaries=boundaries, lengths=lengths, reset=reset)  # fmt: skip
     betas = draw(st.lists(st.sampled_from([0.0, 0.5, 2.0]), min_size=levels - 1, max_size=levels - 1))
-    return Setting(model, torch.nn.Linear(3, 3).double(), betas, windows)
+    return Setting(model, torch.nn.Linear(model.output_size, 3).double(), betas, windows)
 
 
 def listed(window, edges):

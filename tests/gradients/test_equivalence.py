@@ -32,6 +32,7 @@ class Case:
     indices: str
     normalized: list[bool]
     symbol_weights: str
+    output: str
     betas: list[float]
     batch: int
     windows: list[int]  # steps of each
@@ -61,6 +62,7 @@ def cases(draw, least=1):
         tokens=(tokens := draw(st.booleans())),
         normalized=draw(st.lists(st.sampled_from([True, True, True, False]), min_size=levels - 1, max_size=levels - 1)),
         symbol_weights=draw(st.sampled_from(["equal", "inverse", "inverse"])) if tokens else "equal",
+        output=draw(st.sampled_from(["lowest", "all"])),
         indices=draw(st.sampled_from(["sampled", "all"])),
         betas=draw(st.lists(st.sampled_from([0.3, 2.0, 0.7, 0.0]), min_size=levels - 1, max_size=levels - 1)),
         batch=draw(st.integers(1, 3)),
@@ -141,9 +143,9 @@ def run_case(case: Case, kind: str, method: hrnn.Gradient | None = None) -> Coun
     inputs = hrnn.Tokens(3) if case.tokens else 2
     model = hrnn.HRNN(
         inputs, case.sizes, case.periods, cell=[CELLS[c] for c in case.cells], indices=case.indices, decoder_units=3,
-        normalized=case.normalized, symbol_weights=case.symbol_weights,
+        normalized=case.normalized, symbol_weights=case.symbol_weights, output=case.output,
     ).double()  # fmt: skip
-    head = torch.nn.Linear(case.sizes[0], 3).double()
+    head = torch.nn.Linear(model.output_size, 3).double()
 
     def loss(output, target):
         return F.cross_entropy(head(output).flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
@@ -244,6 +246,7 @@ def run_case(case: Case, kind: str, method: hrnn.Gradient | None = None) -> Coun
                 "cells of a user": not {"lstm", "gru", "rnn"} >= set(case.cells),
                 "local losses": any(isinstance(value, torch.Tensor) for value in local),
                 "levels above": any(map(some, expected[lowest : len(list(model.cells.parameters()))])),
+                "an output of all levels": case.output == "all" and bool(case.periods),
                 "inputs": want_x and some(expected[-1]),
                 "chunks": case.chunks > 1 and steps > 1,
                 "rows that end": lengths is not None and bool((lengths < steps).any()),
@@ -327,7 +330,7 @@ def compare(kind: str, examples: int) -> None:
 @pytest.mark.parametrize("kind", ["restricted", "full", "replayed", "synthetic"])
 def test_weighted_symbols_equal_the_oracle(kind, indices):
     case = Case(
-        seed=5, sizes=[3, 4], periods=[3], cells=["lstm"] * 2, tokens=True, indices=indices, normalized=[True],
+        seed=5, sizes=[3, 4], periods=[3], cells=["lstm"] * 2, tokens=True, indices=indices, normalized=[True], output="lowest",
         symbol_weights="inverse", betas=[2.0], batch=2, windows=[9, 7, 8], extra_row=False, lengths=False, reset=False,
         masked=False, chunks=0, round_steps=None, segments_at_once=None,
     )  # fmt: skip

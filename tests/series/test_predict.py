@@ -14,7 +14,20 @@ from tests.commands.console import complaint, hrnn
 from tests.data.made import write_wav
 from tests.series.made import train, write
 
-KINDS = ["class", "last", "mean", "patched", "number", "step", "amount", "panel", "series", "patched series", "bases"]
+KINDS = [
+    "class",
+    "last",
+    "mean",
+    "all levels",
+    "patched",
+    "number",
+    "step",
+    "amount",
+    "panel",
+    "series",
+    "patched series",
+    "bases",
+]
 
 
 def values_of(trained, path):

@@ -16,6 +16,7 @@ KINDS = (
     "cropped",
     "last",
     "mean",
+    "all levels",
     "patched",
     "number",
     "step",

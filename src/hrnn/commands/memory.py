@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 from hrnn import memory, room
 from hrnn.commands.options import console, parse
-from hrnn.errors import DONE, FAILED, UserError, shortened
+from hrnn.errors import DONE, FAILED, UserError
 from hrnn.limits import LEVELS, at_least, option
 from hrnn.report.table import Table
+from hrnn.tasks.series.choices import in_bytes
 
 LONGEST = 10**9  # steps of a window; beyond it the planner would search for minutes
 
@@ -97,15 +98,9 @@ def _plans(options: Memory) -> list[dict[str, Any]]:
     if options.measure or options.periods != Memory.periods:
         raise UserError("--budget proposes periods; give neither --periods nor --measure with it")
     chosen: dict[str, Any] = {"cell": options.cell, "segments_at_once": options.segments_at_once}
-    plans = memory.plan(_bytes(str(options.budget)), options.window, options.batch, hidden=options.hidden_sizes, **chosen)
+    budget = in_bytes(str(options.budget), "--budget")
+    plans = memory.plan(budget, options.window, options.batch, hidden=options.hidden_sizes, **chosen)
     return [{**asdict(plan), "batch": options.batch} for plan in plans]
-
-
-def _bytes(text: str) -> int:
-    try:
-        return room.byte_count(text)
-    except ValueError:
-        raise UserError(f"--budget is {shortened(text)!r}; give bytes, as in 200MB, 1.5GB or 500MiB") from None
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Table:

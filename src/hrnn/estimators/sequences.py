@@ -98,7 +98,8 @@ class SequenceClassifier(ClassifierMixin, OfSequences):  # type: ignore[misc]
 
     hidden_sizes, periods, window, batch, learning_rate, epochs, updates, normalise, patch: as `hrnn train series` has them;
                    what is None is chosen from the data, and in `chosen_` afterwards
-    readout:       "every": every step learns the class, and the mean of the logits is the prediction; "last": the last alone
+    readout:       "every": every step learns the class, and the mean of the logits is the prediction; "last": the last alone;
+                   "mean": the mean of the logits itself learns it
     class_weights: "equal", or "balanced": classes count for the inverse of their frequency
     memory:        bytes that learning may take, as in "500MB": what is not given is chosen to fit
     held_out:      share of the sequences that is not learned from but says which weights are kept

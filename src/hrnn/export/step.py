@@ -30,7 +30,7 @@ class Step(nn.Module):
     """One input of a stream, with the head that reads the hierarchy's output, as `HRNN.step` computes it.
 
     model:  of built-in cells in float32 or float64; its weights are copied, to the CPU
-    head:   reads (batch, hidden); without one, the output is the hidden state of the lowest level
+    head:   reads (batch, hidden); without one, the output is that of the model
     before: turns inputs as they come into what the model reads, row by row: preprocessing
 
         step = Step(model, head)
@@ -50,6 +50,7 @@ class Step(nn.Module):
         self.head = nn.Identity() if head is None else copy.deepcopy(head).cpu()
         self.before = nn.Identity() if before is None else copy.deepcopy(before).cpu()
         self.periods = list(model.periods)
+        self.shows_all = model.shows_all
         self.tokens, self.input_size, self.dtype = model.tokens, model.input_size, model.dtype
         self.sizes = [cell.hidden_size for cell in self._levels for _ in range(cell.state_parts)] + [1] * len(self.periods)
         self.eval().requires_grad_(False)
@@ -94,7 +95,12 @@ class Step(nn.Module):
             if i:
                 after = tuple(torch.where(ticks[i], now, old) for now, old in zip(after, cells[i], strict=True))
             new.append(after)
-        return self.head(new[-1][0]), torch.cat([part for cell in reversed(new) for part in cell] + positions, 1)
+        return self.read(new[::-1]), torch.cat([part for cell in reversed(new) for part in cell] + positions, 1)
+
+    def read(self, cells: Sequence[CellState]) -> Tensor:
+        """What the head makes of the states of all levels, the lowest first."""
+        output: Tensor = self.head(torch.cat([cell[0] for cell in cells], 1) if self.shows_all else cells[0][0])
+        return output
 
     def ticking(self, positions: Sequence[Tensor], boundaries: Tensor | None) -> tuple[list[Tensor], list[Tensor]]:
         """From the positions (batch, 1) before a step, for each level below the top: which rows tick, for every level, and

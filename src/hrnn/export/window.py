@@ -50,6 +50,6 @@ class Window(nn.Module):
                 context = cells[i][0]
             for i in range(min(top + 1, len(periods))):
                 position[i] = (position[i] + 1) % periods[i]
-            outputs.append(step.head(cells[0][0]))
+            outputs.append(step.read(cells))
         places = [torch.full_like(x[0].reshape(x.shape[1], -1)[:, :1], at, dtype=step.dtype) for at in position]
         return torch.stack(outputs), torch.cat([part for cell in cells for part in cell] + places, 1)

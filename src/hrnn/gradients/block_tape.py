@@ -95,6 +95,13 @@ class BlockTape(Level):
     def hidden(self) -> Tensor:
         return self.state[0]
 
+    def last(self, count: int) -> Tensor:
+        """The hidden states (count, rows, hidden) after the last ticks, or, of one, before the first: a copy."""
+        if count == 1:
+            return self.hidden[None].clone()
+        ticks = range(self.stop - count, self.stop)
+        return torch.stack([self.blocks[tick // self.slots].states[0][tick % self.slots + 1] for tick in ticks])
+
     @property
     def summaries(self) -> Tensor:
         """The hidden states (columns * rows, hidden) that the segments end with."""

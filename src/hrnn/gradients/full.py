@@ -31,7 +31,9 @@ class Full(Gradient):
         def listen(ended: Ended) -> None:
             terms.append(objective.local_loss(ended))
 
-        forward = Forward(model.levels, model.periods, window.state, listen if any(window.betas) else None)
+        forward = Forward(
+            model.levels, model.periods, window.state, listen if any(window.betas) else None, shows_all=model.shows_all
+        )
         for chunk in window:
             output = forward.feed(chunk.x, chunk.boundaries, chunk.lengths, chunk.reset)
             term = objective.task(output, chunk.y, chunk.mask)

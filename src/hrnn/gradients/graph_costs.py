@@ -33,7 +33,7 @@ def costs_of(run: Pieces) -> Costs:
         reckoned = costs_of_levels(
             model.hidden_sizes, [reach_of(p) for p in model.periods], state.batch, cells=cells, inputs=model.input_size,
             tokens=model.tokens, decoder_units=model.config["decoder_units"], width=model.dtype.itemsize,
-            native=all(map(serves, builtin)),
+            shown=model.output_size, native=all(map(serves, builtin)),
         )  # fmt: skip
         return replace(reckoned, state=size)
     return Costs(5 * weights + OVERHEAD, size, int(_LOST * _tried(run)))
@@ -57,9 +57,9 @@ def _tried(run: Pieces) -> int:
     devices, kind = ([], "cuda") if device.type == "cpu" else ([device], device.type)
     random = torch.random.fork_rng(devices, device_type=kind)
     with torch.enable_grad(), random, torch.autograd.graph.saved_tensors_hooks(kept, lambda t: t):
-        forward = Forward.resumed(model.levels, model.periods, at, None, run.restricted)
+        forward = Forward.resumed(model.levels, model.periods, at, None, run.restricted, shows_all=model.shows_all)
         for chunk in run.steps.chunks(0, stop):
             there.add(chunk.x.untyped_storage().data_ptr())
             forward.feed(chunk.x.detach(), chunk.boundaries, chunk.lengths, chunk.reset)
-    outputs = 2 * at.state.cells[0][0].nbytes
+    outputs = 2 * sum(cell[0].nbytes for cell in at.state.cells[: len(model.levels) if model.shows_all else 1])
     return (sum(seen.values()) + objects) // stop + outputs

@@ -124,13 +124,36 @@ class SegmentBySegment:
         """The task's loss on the ticks that have just run, or on those of a whole group."""
         tape, count = self.tapes[0], len(hidden)
         output = tape.output() if tape.columns > 1 else hidden.clone()  # copies: the loss may keep them
-        leaf = output.requires_grad_()
+        leaf = (self._joined(output) if self.window.model.shows_all else output).requires_grad_()
         at = slice(moment.stop - len(leaf), moment.stop)
         with torch.enable_grad():
             loss = self.objective.task(
                 leaf, None if chunk.y is None else chunk.y[at], None if chunk.mask is None else chunk.mask[at]
             )
-        tape.receive(self.objective.differentiate(loss, leaf), count)
+        gradient = self.objective.differentiate(loss, leaf)
+        if gradient is not None and self.window.model.shows_all:
+            gradient = self._parted(gradient)
+        tape.receive(gradient, count)
+
+    def _segments_beside(self, tape: BlockTape) -> int:
+        """Ticks of a level above the lowest while the lowest ran what is differentiated now: one, or one for each segment of
+        a group, all of which are within one segment above."""
+        return self.tapes[0].columns if tape.level == 1 else 1
+
+    def _joined(self, output: Tensor) -> Tensor:
+        """The output (steps, rows, hidden) of the lowest level beside the hidden states of the others."""
+        above = [tape.last(self._segments_beside(tape)) for tape in self.tapes[1:]]
+        return torch.cat([output, *(one.repeat_interleave(len(output) // len(one), 0) for one in above)], -1)
+
+    def _parted(self, gradient: Tensor) -> Tensor:
+        """The lowest level's part of the gradient of `_joined`; those of the others are added to their tapes, as if they came
+        from contexts. What a level had before the window gets none."""
+        lowest: Tensor
+        lowest, *parts = gradient.split(self.window.model.hidden_sizes, -1)
+        for tape, part in zip(self.tapes[1:], parts, strict=True):
+            if tape.stop > tape.begin:
+                tape.add_to_contexts(part.unflatten(0, (self._segments_beside(tape), -1)).sum(1))
+        return lowest
 
     def _ticks(self, tape: BlockTape) -> None:
         """A level is about to tick, those below being as they were before."""

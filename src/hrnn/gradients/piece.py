@@ -53,9 +53,7 @@ class Pieces:
         """Run up to a step, and remember nothing."""
         with self._drawing(at, stop):
             forward = Forward.resumed(self.model.levels, self.model.periods, at)
-            few = max(
-                BACKWARD_TICKS, shown_at_once(at.state.batch, self.model.hidden_sizes[0])
-            )  # steps whose outputs are there at once
+            few = max(BACKWARD_TICKS, shown_at_once(at.state.batch, self.model.hidden_sizes[0]))  # steps shown at once
             for start in range(at.steps, stop, few):
                 for chunk in self.steps.chunks(start, min(stop, start + few)):
                     forward.feed(chunk.x.detach(), chunk.boundaries, chunk.lengths, chunk.reset)
@@ -80,7 +78,7 @@ class Pieces:
         with torch.enable_grad(), self._drawing(at, stop):
             begun = replace(at, state=_with_cells(at.state, leaves))
             listener = partial(self._local, reached) if listen else None
-            forward = Forward.resumed(levels, periods, begun, listener, self.restricted)
+            forward = Forward.resumed(levels, periods, begun, listener, self.restricted, shows_all=self.model.shows_all)
             if self.edges is not None:
                 weigh(forward, begun.state, self.edges)
             for chunk in self.steps.chunks(at.steps, stop):

@@ -73,7 +73,9 @@ class Records:
         """The records of `rows` (n,) at these ticks (n,) or (m, n); -1 where they are not in this window."""
         table = self.table()
         relative = ticks - self.base[rows]
-        records = table[relative.clamp(0, max(0, table.shape[0] - 1)), rows.expand_as(relative)]
+        if not len(table):
+            return torch.full_like(relative, -1)
+        records = table[relative.clamp(0, table.shape[0] - 1), rows.expand_as(relative)]
         return torch.where(relative >= 0, records, -1)
 
     def until(self, ticks: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from hrnn.gradients.record_tape import RecordTape
 from hrnn.gradients.updates import Mover
 from hrnn.gradients.user_tape import UserTape
 from hrnn.gradients.window import Chunk, Differentiated, InputGradient, Window
-from hrnn.schedules import Behind, InPhase, LevelSteps, RowByRow
+from hrnn.schedules import Behind, InPhase, RowByRow
 from hrnn.segments import Clock, known_in_advance, reach_of
 from hrnn.state import State
 from hrnn.walk import walk
@@ -176,7 +176,7 @@ class Rounds:
         self.tapes[0].enter(part.x.flatten(0, 1) if lowest.all_rows else part.x[lowest.steps, lowest.rows])
         for _ in walk(plan.moments(), self.tapes, None):
             pass
-        self._task(part, added[0], lowest)
+        self._task(part, added[0], plan)
         for level in range(self.top):
             self._local_losses(level, plan, added[level])
         self.steps += steps
@@ -184,19 +184,40 @@ class Rounds:
             for _ in self.phase.moments(steps):
                 pass
 
-    def _task(self, part: Chunk, at: slice, lowest: LevelSteps) -> None:
-        tape, shape = self.tapes[0], (*part.x.shape[:2], -1)
+    def _task(self, part: Chunk, at: slice, plan: RowByRow) -> None:
+        tape, shape, lowest = self.tapes[0], (*part.x.shape[:2], -1), plan.levels[0]
         if lowest.all_rows:
             output = tape.output[at].view(shape).clone()  # the loss may keep it; the buffer is used again
         else:
             output = tape.output.new_zeros(*part.x.shape[:2], tape.output.shape[1])
             output[lowest.steps, lowest.rows] = tape.output[at]
-        leaf = output.requires_grad_()
+        above = self.tapes[1:] if self.window.model.shows_all else []
+        records = [self._latest(one, plan) for one in above]
+        leaf = torch.cat([output, *map(self._hidden, above, records)], -1) if above else output
+        if above and plan.valid is not None:
+            leaf.masked_fill_(~plan.valid[..., None], 0.0)
         with torch.enable_grad():
-            loss = self.objective.task(leaf, part.y, part.mask)
+            loss = self.objective.task(leaf.requires_grad_(), part.y, part.mask)
         gradient = self.objective.differentiate(loss, leaf)
         if gradient is not None:
-            tape.d_output[at] = gradient.flatten(0, 1) if lowest.all_rows else gradient[lowest.steps, lowest.rows]
+            own, *parts = gradient.split([one.output.shape[1] for one in (tape, *above)], -1)
+            tape.d_output[at] = own.flatten(0, 1) if lowest.all_rows else own[lowest.steps, lowest.rows]
+            for one, there, d_hidden in zip(above, records, parts, strict=True):
+                known = there >= 0 if plan.valid is None else (there >= 0) & plan.valid
+                one.d_output.index_add_(0, there[known], d_hidden[known])
+
+    def _latest(self, tape: RecordTape, plan: RowByRow) -> Tensor:
+        """(steps, batch): the record of each row's last tick at every step of a round; -1: it was before the window."""
+        steps = plan.levels[tape.level]
+        ticked = torch.zeros(plan.steps, plan.batch, dtype=torch.int64, device=self.row.device)
+        ticked[steps.steps, steps.rows] = 1
+        count = ticked.cumsum(0)
+        return tape.records.at(torch.arange(plan.batch, device=self.row.device), tape.records.ticks - count[-1] + count - 1)
+
+    def _hidden(self, tape: RecordTape, records: Tensor) -> Tensor:
+        """The hidden states after these records (steps, batch), or those that the window began with."""
+        begun = self.window.state.cells[tape.level][0].expand(*records.shape, -1)
+        return begun if not tape.count else torch.where((records >= 0)[..., None], tape.output[records.clamp(min=0)], begun)
 
     def _local_losses(self, level: int, plan: RowByRow, at: slice) -> None:
         """Of the segments of a level that are known to have ended in a round, whose records are `at`."""

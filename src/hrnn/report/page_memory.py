@@ -59,6 +59,7 @@ def _predicted(entries: dict[str, Any], engine: dict[str, Any] | None) -> int | 
         method, knob = _method(model)
         shape = (model["hidden_sizes"], model["periods"], model["window"], entries["learning"].get("batch"))
         options: dict[str, Any] = {"cell": model["cell"], "decoder_units": model["decoder_units"], **_width(entries)}
+        options["output"] = model.get("head", "lowest")
         options["native"] = None if engine is None else engine.get("name") == "native"
         if method in ("full", "truncated"):
             return predict_truncated(*shape, int(knob) if knob else model["window"], **options)

@@ -54,8 +54,12 @@ def step(model: Streamed, x: Any, state: Any) -> tuple[Tensor, State] | None:
             return None
         native = in_c.function(plan.dtype) if x.shape[0] <= in_c.MOST_ROWS else None
         if native is not None:
-            return in_c.step(plan, native, x, state, model.check_finite)
-        return in_torch.step(plan, x, state, model.check_finite)
+            done = in_c.step(plan, native, x, state, model.check_finite)
+        else:
+            done = in_torch.step(plan, x, state, model.check_finite)
+        if done is None or not model.shows_all:
+            return done
+        return torch.cat([cell[0] for cell in done[1].cells], -1), done[1]
     except (ValueError, RuntimeError):  # a tensor of a kind that has no such question: nested, sparse, under vmap
         return None
 

@@ -55,6 +55,8 @@ class Model:
     suits all data."""
     symbol_weights: Literal["equal", "inverse"] = "equal"
     """inverse: in the lowest local loss, tokens count for the inverse of their frequency: for data where rare ones matter."""
+    head: Literal["lowest", "all"] = "lowest"
+    """What the linear head reads at every step: the state of the lowest level, as in the paper, or those of all levels."""
     decoder_layers: int = option(2, at_least(1, 100))
     """Layers of each decoder."""
     decoder_units: int = option(256, at_least(1))
@@ -189,6 +191,11 @@ class Config(Generic[TaskT]):
     @property
     def hidden_sizes(self) -> tuple[int, ...]:
         return _known(self.model.hidden_sizes)
+
+    @property
+    def output_size(self) -> int:
+        """Numbers that the head reads at a step."""
+        return sum(self.hidden_sizes) if self.model.head == "all" else self.hidden_sizes[0]
 
     @property
     def periods(self) -> tuple[int, ...]:

@@ -108,7 +108,7 @@ def _at_once(network: Network, window: Window) -> int:
     """Steps of a window, whole segments of the lowest level where their length is fixed."""
     levels = network.levels
     segment = levels.periods[0] if levels.periods and isinstance(levels.periods[0], int) else 1
-    return max(1, NUMBERS // (window.x.shape[1] * levels.hidden_sizes[0]) // segment) * segment
+    return max(1, NUMBERS // (window.x.shape[1] * levels.output_size) // segment) * segment
 
 
 @torch.no_grad()

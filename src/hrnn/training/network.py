@@ -26,7 +26,7 @@ FUSED = ("adam", "adamw", "sgd", "adagrad")  # have an implementation in one ker
 
 
 class Network(nn.Module):
-    """The hierarchy and a head that reads the output of its lowest level."""
+    """The hierarchy and a head that reads its output: the hidden state of the lowest level, or those of all."""
 
     def __init__(self, config: Config[Any]):
         super().__init__()
@@ -41,8 +41,9 @@ class Network(nn.Module):
             indices=model.indices,
             normalized=model.normalized,
             symbol_weights=model.symbol_weights,
+            output=model.head,
         )
-        self.head = nn.Linear(config.hidden_sizes[0], config.task.outputs)
+        self.head = nn.Linear(self.levels.output_size, config.task.outputs)
         self.method = gradient(config, self.levels)  # a module where it has weights of its own
 
     def forward(self, output: Tensor) -> Tensor:

@@ -70,8 +70,8 @@ def bytes_needed(config: Config[Any], group: Group = ALONE, *, learning: bool = 
     place = FLOAT * inputs if isinstance(inputs, int) else 2 * TOKEN
     needs["batches"] = steps * rows * place
     window = min(steps, read.window)
-    # The output of the lowest level for all steps, or, where gradients are taken, what every level keeps of its ticks.
-    kept = window * config.hidden_sizes[0] if not learning else ticks_kept(config, window)
+    # The output for all steps, or, where gradients are taken, what every level keeps of its ticks.
+    kept = window * config.output_size if not learning else ticks_kept(config, window)
     needs["windows"] = FLOAT * rows * kept + state
     return needs
 
@@ -119,5 +119,5 @@ def weights(config: Config[Any]) -> int:
         decoder_units=[model.decoder_units] * len(reaches),
         decoders=True,
     )
-    head: int = (config.hidden_sizes[0] + 1) * config.task.outputs
+    head: int = (config.output_size + 1) * config.task.outputs
     return levels + head

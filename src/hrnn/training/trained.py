@@ -33,7 +33,7 @@ class Trained:
     """A run's configuration, its network with the weights of a checkpoint (their average, where it has one), and that
     checkpoint's update and facts.
 
-    network.levels is the hierarchy, an `hrnn.HRNN`; network.head reads the output of its lowest level. Of a run on series,
+    network.levels is the hierarchy, an `hrnn.HRNN`; network.head reads its output. Of a run on series,
     `predict`, `predict_proba` and `stream` take values as the data had them, and answer in their terms.
     """
 

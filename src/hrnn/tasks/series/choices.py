@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,6 @@ PLACES = 8_000_000  # steps of all rows that a run learns, where data are few: a
 MOST_EPOCHS, LONGEST_WINDOW, STREAM_WINDOW, ROWS = 30, 4096, 512, 32
 COPIES = 7  # weights, gradients twice, average, two moments, and what a checkpoint takes on the way
 SPREAD = 4  # of the longest sequence and the usual one, from which on stretches are learned
-POWERS = ["", "k", "m", "g", "t"]
 
 
 @dataclass(frozen=True)
@@ -134,8 +132,7 @@ def warnings(shape: Shape, period: int, spread: float, last: bool) -> Iterator[s
 
 def in_bytes(text: str, option: str = "--memory") -> int:
     """500MB as a number; KiB, MiB and GiB are powers of 1024."""
-    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kmgt]?)(i?)b?", text.strip().lower())
-    count = 0 if not match else int(float(match[1]) * (1024 if match[3] else 1000) ** POWERS.index(match[2]))
-    if not match or (match[3] and not match[2]) or not 1 <= count < 2**63:
-        raise UserError(f"{option} is {shortened(text)!r}; give bytes, as in 200MB, 1.5GB or 500MiB")
-    return count
+    try:
+        return room.byte_count(text)
+    except ValueError:
+        raise UserError(f"{option} is {shortened(text)!r}; give bytes, as in 200MB, 1.5GB or 500MiB") from None
