@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hrnn.report.experiments import settings
 from hrnn.report.figure import save
 from hrnn.report.files import write_files
 from hrnn.report.picture import Axis, Curve, Picture, draw
@@ -45,9 +46,17 @@ def entries_of(request: Request) -> Entries:
         **summed(request.folder),
         "frontier": {task: one.score.title for task, one in TASKS.items()},
         "digits": {task: one.score.digits for task, one in TASKS.items()},
+        "settings": {task: _settings(task, runs) for task in dict.fromkeys(row["task"] for row in rows)},
+        "missing": [name for name in POINTS if name not in {row["name"] for row in rows}],
         "seeds": list(FRONTIER.search.seeds if FRONTIER.search else ()),
         "rows": rows,
     }
+
+
+def _settings(task: str, runs: Runs) -> str:
+    """What all runs on a task share, in a line."""
+    configs = [some[0].counted.entries["config"] for name, some in runs.items() if some and name.startswith(f"{task}/")]
+    return settings([{"config": one, "local_loss": any(one["model"]["betas"])} for one in configs])
 
 
 def _row(request: Request, point: Point, runs: Runs, measured: dict[str, Any]) -> Entries | None:
@@ -68,6 +77,7 @@ def _row(request: Request, point: Point, runs: Runs, measured: dict[str, Any]) -
     trial = request.chosen.get(name)
     tried = search_results(request).get(point.name, {})
     return {
+        "name": point.name,
         "task": point.task,
         "method": point.method.name,
         "title": point.method.title,

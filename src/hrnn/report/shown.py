@@ -194,7 +194,7 @@ def frontier_of(task: str, entries: Entries) -> Table:
         ]
         score = mean_and_spread(row["mean"], row["spread"], digits) + ("*" if row["as"] else "")
         knob = "" if row["knob"] is None else f"{row['knob']:g}"
-        size, minutes = f"{row['measured_bytes'] / 1e6:.1f}", f"{row['minutes']:.1f}"
+        size, minutes = f"{row['measured_bytes'] / 1e6:.1f}", f"{row['minutes']:.2f}"
         rows.append([row["title"], knob, score, ", ".join(runs), size, minutes, row["setting"] or ""])
     return Table(heads, rows, words, f"{entries['title']}: {task}", FRONTIER_NOTES)
 
@@ -206,8 +206,11 @@ def page_of_frontier(entries: Entries) -> str:
     if entries["scale"] != 1:
         parts.append(f"**Scaled: budgets are {entries['scale']:g} times those of the recipe. A trial, not a result.**")
     for table in tables_of(entries):
-        parts += [f"## {table.title.rpartition(': ')[2].capitalize()}", table.markdown()]
+        task = table.title.rpartition(": ")[2]
+        parts += [f"## {task.capitalize()}", f"{entries['settings'][task]}.", table.markdown()]
     parts.append("\n".join(f"- {note}" for note in FRONTIER_NOTES))
+    if entries["missing"]:
+        parts.append(f"Not run: {', '.join(entries['missing'])}.")
     lines = [[row["task"], row["title"], words, ", ".join(number(value, entries["digits"][row["task"]]) for value in values),
               "chosen" if words == row["setting"] else ""]
              for row in entries["rows"] for words, values in row["trials"].items()]  # fmt: skip
