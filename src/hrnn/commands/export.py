@@ -35,7 +35,7 @@ class Export:
     """Folder of the run."""
     format: Literal["onnx", "torch-export", "safetensors"] = "onnx"
     """onnx and torch-export: computation and weights; safetensors: weights."""
-    output: Path | None = None
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """The file to write; by default RUN/export/step.onnx, step.pt2, window-N.pt2 or weights.safetensors."""
     window: int | None = option(None, at_least(1, 10_000))
     """With torch-export: instead of a step, a whole window of so many steps from a fresh state."""

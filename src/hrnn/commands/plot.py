@@ -29,7 +29,7 @@ class Plot:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Folders of runs, of sweeps, or with runs below them."""
-    output: Path = Path("curves.png")
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("curves.png")
     """Where the picture goes; PNG, SVG or PDF by its name."""
     x: Literal["updates", "sequences", "minutes"] = "updates"
     """What the horizontal axis counts."""

@@ -44,7 +44,7 @@ class Reproduce:
     """desk: small, in minutes; paper: the paper's own settings. By default desk, where there is one."""
     search: bool = False
     """The table for which beta and the learning rate of every row were chosen by trials, on validation and on seed 100."""
-    output: Path | None = None
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Draw the curves that come with hrnn into this file; PNG, SVG or PDF by its name."""
     run: bool = False
     """Train what is missing, then write and show table and curves. All options below are for that, or for --list."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +29,7 @@ def has_targets(X: Any, y: Any) -> bool:
     return bool(paths_in(X)) or (is_frame(X) and (y is None or isinstance(y, str)))
 
 
-class OfSequences(Estimator):
+class OfSequences(Estimator, ABC):
     """One target for each sequence."""
 
     kind: Literal["class", "number"]
@@ -63,9 +64,9 @@ class OfSequences(Estimator):
 
         self._fit(make)
 
+    @abstractmethod
     def _targets(self, y: NDArray[Any]) -> tuple[list[Any], NDArray[Any]]:
         """Targets as they are written, and of each what kind it is of which training needs one at least."""
-        raise NotImplementedError
 
     def _look_at(self, task: Series) -> None:
         sequences = task.opened.sequences
