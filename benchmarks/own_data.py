@@ -1,6 +1,8 @@
-"""Data of others, learned with default options, beside a flat LSTM in the same bytes: what docs/own_data.md reports.
+"""Data of others, learned with default options, beside a flat LSTM in the same bytes, three times as many epochs, twice as many
+units, and a head that reads all levels: what docs/own_data.md reports.
 
-    python -m benchmarks.own_data FOLDER [watch acsf1 ...] [--methods ours lstm] [--seeds 0 1 2] [--runs runs] [--json FILE]
+    python -m benchmarks.own_data FOLDER [watch ...] [--methods ours lstm longer larger all] [--seeds 0 1 2] [--runs runs]
+                                         [--json FILE]
 
 FOLDER is where the scripts of examples/data have written. A run is one command, `hrnn train series DATA --seed S`, in a process
 of its own; those that are complete in --runs are not run again. The flat LSTM has as many units as all levels together, and so
@@ -63,6 +65,23 @@ def flat_window(ours: Config[Any], budget: int) -> int:
     return max(8, int(few + (budget - low) * (many - few) / max(1, high - low)))
 
 
+def options_of(method: str, ours: Path) -> list[str]:
+    """What a method adds to the command; ours: a run of the defaults on the same data."""
+    if method == "ours":
+        return []
+    known = config_of(ours)
+    if method == "all":
+        return ["--head", "all"]
+    if method == "longer":
+        assert known.budget.epochs is not None
+        return ["--epochs", f"{3 * known.budget.epochs:g}"]
+    if method == "larger":
+        return ["--hidden-sizes", *(str(2 * size) for size in known.hidden_sizes)]
+    window, units = flat_window(known, bytes_of(known)), sum(known.hidden_sizes)
+    flat = ["--model", "lstm", "--hidden-sizes", str(units), "--window", str(window), "--update", "window"]
+    return [*flat, "--batch", str(known.batch)]
+
+
 def row_of(data: str, method: str, runs: list[Path], taken: int, options: list[str]) -> dict[str, Any]:
     """What came of the seeds of one method."""
     results = [json.loads((run / "result.json").read_text()) for run in runs]
@@ -83,22 +102,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", default=list(SETS), metavar="NAME", help=", ".join(SETS))
-    parser.add_argument("--methods", nargs="*", default=["ours", "lstm"])
+    parser.add_argument("--methods", nargs="*", default=["ours"], choices=["ours", "lstm", "longer", "larger", "all"])
     parser.add_argument("--seeds", nargs="*", type=int, default=[0, 1, 2])
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     rows = []
     for name in chosen.names:
-        options = SETS[name]
         for method in chosen.methods:
             runs = [chosen.runs / f"{name}-{method}-{seed}" for seed in chosen.seeds]
-            ours = chosen.runs / f"{name}-ours-{chosen.seeds[0]}"
-            if method == "lstm":
-                known = config_of(ours)
-                window, units = flat_window(known, bytes_of(known)), sum(known.hidden_sizes)
-                flat = ["--model", "lstm", "--hidden-sizes", str(units), "--window", str(window), "--update", "window"]
-                options = [*options, *flat, "--batch", str(known.batch)]
+            options = [*SETS[name], *options_of(method, chosen.runs / f"{name}-ours-{chosen.seeds[0]}")]
             for seed, run in zip(chosen.seeds, runs, strict=True):
                 trained(chosen.folder, run, options, seed)
             rows.append(row_of(name, method, runs, bytes_of(config_of(runs[0])), options))
