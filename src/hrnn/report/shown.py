@@ -13,7 +13,8 @@ MEMORY = "Vectors: by the paper's count, per batch row. MB: measured peak of one
 MINUTES = "Minutes: of one core, per run"
 AT_LEAST = "≥ the budget, or the last length asked for, ended the run, not a length that it failed at"
 FRONTIER_NOTES = (
-    "Mean ± population standard deviation over the seeds. ≥: the budget ended the run, not a length that it failed at.",
+    "Mean ± population standard deviation over the seeds. ≥: the budget ended the run, not a length that it failed at; 0: not "
+    "even the first length, 5, was solved in 50,000 sequences.",
     "Knob: steps of truncated, period of restricted, probability of replay, megabytes of checkpointed.",
     "MB: measured peak of one update. Minutes: of one core, a run. Setting: the best of four trials at the middle knob.",
     "* Not trained: its gradients, so its score, are those of full (checkpointed) or restricted (checkpointed top) gradients; "
