@@ -158,6 +158,7 @@ def _parts(model: HRNN, entries: dict[str, Any]) -> Iterator[tuple[str, str]]:
         "weights",
         f"{sum(p.numel() for p in model.parameters()):,}, decoders included, {str(model.dtype).removeprefix('torch.')}",
     )
+    yield "output", f"hidden states of {'all levels' if model.shows_all else 'the lowest level'}, {model.output_size} numbers"
     if entries["head"] is not None:
         head = entries["head"]
         yield "head", f"linear, {head['outputs']} outputs" if head["kind"] == "linear" else f"its author's own, {head['name']}"
