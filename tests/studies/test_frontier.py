@@ -118,6 +118,7 @@ def test_the_table_and_the_pictures(request_of_all, measured, monkeypatch, capsy
     for name in ("curves", "score-by-megabytes", "score-by-minutes"):
         assert (request.folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     (first, *_), _ = json.loads((request.folder / CURVES).read_text())["rows"]
+    assert first["log"]
     points = {curve["label"]: curve["runs"] for curve in first["curves"]}
     assert points["full"] == [[[4, 4], [26, 28]]]
     assert [x for (x, _), _ in points["checkpointed"]] == [9, 9, 9]

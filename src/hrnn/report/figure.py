@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from hrnn.errors import UserError
@@ -100,6 +100,15 @@ def finish(axes: Axes, x_label: str, y_label: str = "", title: str = "") -> None
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: _thousands(value)))
     axes.grid(True, linewidth=0.4, alpha=0.5)
+
+
+def logarithmic(axes: Axes) -> None:
+    """A horizontal axis of ratios, with a few numbers as one says them."""
+    axes.set_xscale("log")
+    axes.autoscale(axis="x")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: _thousands(value)))
 
 
 def _thousands(value: float) -> str:

@@ -109,7 +109,9 @@ def _panels(task: str, entries: Entries) -> list[Axis]:
         for place, method in enumerate(METHODS):
             rows = [row for row in entries["rows"] if (row["task"], row["method"]) == (task, method.name)]
             curves.append(Curve(method.title, place, [_point(row, name) for row in rows]))
-        panels.append(Axis(curves, words, f"{task}: {entries['frontier'][task]}", band=None, points=True))
+        panels.append(
+            Axis(curves, words, f"{task}: {entries['frontier'][task]}", band=None, points=True, log=name == "megabytes")
+        )
     return panels
 
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from hrnn.report.figure import Line, bars, empty, finish, mark, plot, style_of, styled
+from hrnn.report.figure import Line, bars, empty, finish, logarithmic, mark, plot, style_of, styled
 
 POINTS, DIGITS = 200, 4  # of a thinned line, at most; of its numbers
 RANGE = "line: median of the seeds; band: all of them"
@@ -43,6 +43,7 @@ class Axis:
     marks: Sequence[tuple[float, str]] = ()  # levels to compare with, and what they are
     legend: bool = False  # of its own; otherwise that of the first panel stands above all
     points: bool = False  # a curve's runs are points, each of several measurements: drawn with their mean and range
+    log: bool = False  # the horizontal axis is logarithmic
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ def draw(picture: Picture) -> Figure:
         for curve in panel.curves:
             _curve(axes, curve, panel)
         finish(axes, panel.x_label, panel.y_label, panel.title)
+        if panel.log:
+            logarithmic(axes)
         if panel.from_zero:
             axes.set_ylim(0, panel.top)
         for level, words in panel.marks:
@@ -128,8 +131,10 @@ def to_json(picture: Picture) -> dict[str, Any]:
         return [plain(one) for one in value] if isinstance(value, list | tuple) else value
 
     made: dict[str, Any] = plain(asdict(picture))
-    for panel in (one for row in made["rows"] for one in row if not one["points"]):
-        del panel["points"]  # files of pictures without them stay as they are
+    for panel in (one for row in made["rows"] for one in row):
+        for name in ("points", "log"):
+            if not panel[name]:
+                del panel[name]  # files of pictures without them stay as they are
     return made
 
 
