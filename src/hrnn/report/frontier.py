@@ -46,7 +46,7 @@ def entries_of(request: Request) -> Entries:
         **summed(request.folder),
         "frontier": {task: one.score.title for task, one in TASKS.items()},
         "digits": {task: one.score.digits for task, one in TASKS.items()},
-        "settings": {task: _settings(task, runs) for task in dict.fromkeys(row["task"] for row in rows)},
+        "settings": ". ".join(_settings(task, runs) for task in dict.fromkeys(row["task"] for row in rows)),
         "missing": [name for name in POINTS if name not in {row["name"] for row in rows}],
         "seeds": list(FRONTIER.search.seeds if FRONTIER.search else ()),
         "rows": rows,
@@ -56,7 +56,8 @@ def entries_of(request: Request) -> Entries:
 def _settings(task: str, runs: Runs) -> str:
     """What all runs on a task share, in a line."""
     configs = [some[0].counted.entries["config"] for name, some in runs.items() if some and name.startswith(f"{task}/")]
-    return settings([{"config": one, "local_loss": any(one["model"]["betas"])} for one in configs])
+    shared = settings([{"config": one, "local_loss": any(one["model"]["betas"])} for one in configs])
+    return f"{task.capitalize()}: {shared}"
 
 
 def _row(request: Request, point: Point, runs: Runs, measured: dict[str, Any]) -> Entries | None:

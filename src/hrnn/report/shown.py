@@ -203,12 +203,12 @@ def frontier_of(task: str, entries: Entries) -> Table:
 def page_of_frontier(entries: Entries) -> str:
     """The tables as a page, with every trial behind the settings."""
     scale = f" --scale {entries['scale']:g}" if entries["scale"] != 1 else ""
-    parts = [f"# {entries['title']}", f"`hrnn reproduce {entries['called']} --run --data DATA{scale}`"]
+    called = f"`hrnn reproduce {entries['called']} --run --data DATA{scale}`"
+    parts = [f"# {entries['title']}", f"{called}. {entries['settings']}."]
     if entries["scale"] != 1:
         parts.append(f"**Scaled: budgets are {entries['scale']:g} times those of the recipe. A trial, not a result.**")
     for table in tables_of(entries):
-        task = table.title.rpartition(": ")[2]
-        parts += [f"## {task.capitalize()}", f"{entries['settings'][task]}.", table.markdown()]
+        parts += [f"## {table.title.rpartition(': ')[2].capitalize()}", table.markdown()]
     parts.append("\n".join(f"- {note}" for note in FRONTIER_NOTES))
     if entries["missing"]:
         parts.append(f"Not run: {', '.join(entries['missing'])}.")
