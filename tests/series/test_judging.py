@@ -6,7 +6,7 @@ import torch
 from sklearn import metrics
 
 from hrnn.data import Part, arrays, cache, learn, split
-from hrnn.tasks.series.baselines import of_forecasts, of_symbols
+from hrnn.tasks.series.baselines import _markov, of_forecasts, of_symbols
 from hrnn.tasks.series.judging import Classes, Forecasts, Readout
 from hrnn.tasks.windows import Window
 from tests.commands.console import hrnn
@@ -82,6 +82,36 @@ def test_symbols_beside_a_markov_model():
     found = of_symbols(training, test)
     assert 0.5 < found["markov_bits"] < 1.02
     assert found["xz_bits"] > 0
+
+
+@pytest.mark.parametrize("order", [0, 1, 3])
+def test_a_markov_model_by_the_book(order):
+    """Every symbol by itself: the counts of what followed its context, and as much of the order below as there are kinds."""
+    random = np.random.default_rng(order)
+    known, asked = [random.integers(0, 3, 200), random.integers(0, 3, 50)], [random.integers(0, 3, 40)]
+    bits = 0.0
+    for place in range(40):
+        share = 1 / 3
+        for k in range(min(order, place) + 1):
+            context = list(asked[0][place - k : place])
+            followed = [one[at] for one in known for at in range(k, len(one)) if list(one[at - k : at]) == context]
+            if followed:
+                kinds = len(set(followed))
+                share = (followed.count(asked[0][place]) + kinds * share) / (len(followed) + kinds)
+        bits -= np.log2(share)
+    assert _markov(known, asked, order, 3) == pytest.approx(bits / 40, abs=1e-12)
+
+
+def test_bytes_have_models_of_high_order():
+    """A text that only the last four bytes tell is known by them."""
+    random, words = np.random.default_rng(0), [np.arange(97, 101), np.arange(98, 102), np.arange(99, 103)]
+    text = np.concatenate([words[one] for one in random.integers(0, 3, 3000)])
+    sequences = cache(arrays([text], tokens=True))
+    parts = split(sequences, "time")
+    pre = learn(sequences, parts)
+    found = of_symbols(*(Part(sequences, pre, parts[name]) for name in ("training", "test")))
+    assert found["markov_order"] >= 2
+    assert found["markov_bits"] < 0.6
 
 
 def test_a_report_has_what_people_ask_for(tmp_path, capsys):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hrnn.arguments import LARGEST
 from hrnn.data import Part
 
-TABLE = 1 << 22  # counts of a Markov model, at most
-READ = 1 << 24  # symbols of training that it, and xz, learn from
+READ = 1 << 23  # symbols of training that a Markov model, and xz, learn from
 BLOCK = 1 << 20  # steps that are read at once
 ORDERS = 6
 
@@ -45,12 +45,12 @@ def _numbers(part: Part, row: int, back: int) -> Iterator[tuple[NDArray[np.float
 
 
 def of_symbols(training: Part, part: Part) -> dict[str, float]:
-    """Bits per symbol: of the best order-k Markov model (counts, mixed with those of the order below), k chosen on the last
-    tenth of training; and of xz, which has seen the training part."""
+    """Bits per symbol: of the best order-k Markov model (counts, mixed with those of the order below as Witten and Bell do), k
+    chosen on the last tenth of training; and of xz, which has seen the training part."""
     symbols = training.preprocessing.tokens
     known, asked = _symbols(training, READ), _symbols(part, READ)
     kept = [one[: len(one) * 9 // 10] for one in known], [one[len(one) * 9 // 10 :] for one in known]
-    orders = [k for k in range(ORDERS) if symbols ** (k + 1) <= TABLE]
+    orders = [k for k in range(ORDERS) if symbols ** (k + 1) <= LARGEST]  # a context and what follows are one number
     tried = [(_markov(*kept, order, symbols), order) for order in orders]
     order = min(tried)[1]
     found = {"markov_bits": _markov(known, asked, order, symbols), "markov_order": float(order)}
@@ -73,22 +73,28 @@ def _symbols(part: Part, most: int) -> list[NDArray[np.int64]]:
 
 
 def _markov(known: list[Any], asked: list[Any], order: int, symbols: int) -> float:
-    """Bits per symbol of `asked` by the counts of `known`, each order backed by the one below."""
-    bits, total = 0.0, sum(map(len, asked))
-    tables = []
+    """Bits per symbol of `asked` by the counts of `known`. Each order is backed by the one below, which counts for as much as
+    there are different symbols that were seen to follow."""
+    shares = [np.full(len(one), 1 / symbols) for one in asked]
     for k in range(order + 1):
-        table = np.zeros(symbols ** (k + 1), np.float64)
-        for one in known:
-            table += np.bincount(_codes(one, k, symbols), minlength=len(table))
-        tables.append(table.reshape(-1, symbols))
-    for one in asked:
-        share = np.full(len(one), 1 / symbols)
-        for k, table in enumerate(tables):
-            codes = _codes(one, k, symbols)
-            counts, weight = table.ravel()[codes], table.sum(1)[codes // symbols]
-            share[k:] = (counts + share[k:] * symbols / 4) / (weight + symbols / 4)
-        bits -= float(np.log2(share).sum())
-    return bits / max(1, total)
+        codes, counts = np.unique(np.concatenate([_codes(one, k, symbols) for one in known]), return_counts=True)
+        contexts, first = np.unique(codes // symbols, return_index=True)
+        if not len(codes):
+            break
+        total, different = np.add.reduceat(counts, first), np.diff(first, append=len(codes))
+        for one, share in zip(asked, shares, strict=True):
+            wanted = _codes(one, k, symbols)
+            seen, before = _looked_up(wanted, codes, counts), wanted // symbols
+            weight, others = (_looked_up(before, contexts, values) for values in (total, different))
+            share[k:] = np.where(weight > 0, (seen + others * share[k:]) / np.maximum(weight + others, 1), share[k:])
+    bits = -sum(float(np.log2(share).sum()) for share in shares)
+    return bits / max(1, sum(map(len, asked)))
+
+
+def _looked_up(wanted: NDArray[np.int64], keys: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The values of some of the sorted keys; 0 where there is none."""
+    at = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
+    return np.where(keys[at] == wanted, values[at], 0)
 
 
 def _codes(symbols: NDArray[np.int64], order: int, count: int) -> NDArray[np.int64]:
