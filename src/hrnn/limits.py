@@ -25,6 +25,7 @@ from typing import Any, Literal, TypeVar
 
 from hrnn.arguments import LARGEST, shown
 from hrnn.errors import UserError, shortened
+from hrnn.room import byte_count
 
 NAME_BYTES, PATH_BYTES = 255, 4000  # a little below what Linux allows: files are made inside
 LEVELS = 64  # entries of an option that has one for each level
@@ -209,3 +210,11 @@ def words(hint: Any) -> str:
     if origin is tuple:
         return f"a list, each entry {words(arguments[0])}" if arguments else "a list"
     return KINDS[hint][1] if hint in KINDS else str(hint)
+
+
+def in_bytes(text: str, name: str = "--memory") -> int:
+    """500MB as a number; KiB, MiB and GiB are powers of 1024."""
+    try:
+        return byte_count(text)
+    except ValueError:
+        raise UserError(f"{name} is {shortened(text)!r}; give bytes, as in 200MB, 1.5GB or 500MiB") from None

@@ -12,6 +12,8 @@ from tests.data.made import recordings, write_fasta, write_table
 
 TINY = ("--hidden-sizes", "8", "8", "--periods", "3", "--no-tensorboard", "--frozen-every", "0")
 
+KINDS = ("class", "last", "mean", "all levels", "patched", "number", "step", "amount", "panel", "series", "bases")
+
 
 def panel(kind: str = "class", sequences: int = 20, shortest: int = 9, seed: int = 0) -> pa.Table:
     """A long table of waves with lengths that differ; kind: of the target, "class", "number", "step", "amount" or "none"."""

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from hrnn.data import Preprocessing
-from hrnn.tasks.series.choices import SLACK, Shape, chosen, in_bytes, needed, periods_for
+from hrnn.limits import in_bytes
+from hrnn.tasks.series.choices import SLACK, Shape, chosen, needed, periods_for
 from tests.commands.console import hrnn
 from tests.series.made import write
 

@@ -12,22 +12,7 @@ from hrnn.data import cache, find
 from hrnn.training.answers import Answers
 from tests.commands.console import complaint, hrnn
 from tests.data.made import write_wav
-from tests.series.made import train, write
-
-KINDS = [
-    "class",
-    "last",
-    "mean",
-    "all levels",
-    "patched",
-    "number",
-    "step",
-    "amount",
-    "panel",
-    "series",
-    "patched series",
-    "bases",
-]
+from tests.series.made import KINDS, train, write
 
 
 def values_of(trained, path):
@@ -50,7 +35,7 @@ def values_of(trained, path):
         yield sequences.id(number), steps
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "patched series"])
 def test_all_ways_agree(tmp_path, capsys, kind):
     arguments = write(tmp_path)[kind]
     run = train(capsys, tmp_path / "runs" / "r", arguments)

@@ -15,8 +15,9 @@ from hrnn.commands.options import parse
 from hrnn.commands.task import with_names
 from hrnn.data import describe
 from hrnn.errors import DONE
+from hrnn.limits import in_bytes
 from hrnn.tasks import Series
-from hrnn.tasks.series.choices import in_bytes, needed
+from hrnn.tasks.series.choices import needed
 from hrnn.telling import working
 from hrnn.training.config import Config, resolved
 from hrnn.training.network import reading

@@ -11,9 +11,8 @@ from typing import Any, Literal
 from hrnn import memory, room
 from hrnn.commands.options import console, parse
 from hrnn.errors import DONE, FAILED, UserError
-from hrnn.limits import LEVELS, at_least, option
+from hrnn.limits import LEVELS, at_least, in_bytes, option
 from hrnn.report.table import Table
-from hrnn.tasks.series.choices import in_bytes
 
 LONGEST = 10**9  # steps of a window; beyond it the planner would search for minutes
 

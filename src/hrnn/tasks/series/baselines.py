@@ -51,9 +51,9 @@ def of_symbols(training: Part, part: Part) -> dict[str, float]:
     known, asked = _symbols(training, READ), _symbols(part, READ)
     kept = [one[: len(one) * 9 // 10] for one in known], [one[len(one) * 9 // 10 :] for one in known]
     orders = [k for k in range(ORDERS) if symbols ** (k + 1) <= LARGEST]  # a context and what follows are one number
-    tried = [(_markov(*kept, order, symbols), order) for order in orders]
-    order = min(tried)[1]
-    found = {"markov_bits": _markov(known, asked, order, symbols), "markov_order": float(order)}
+    tried = _markov(*kept, orders[-1], symbols)
+    order = tried.index(min(tried))
+    found = {"markov_bits": _markov(known, asked, order, symbols)[order], "markov_order": float(order)}
     if symbols <= 256:
         before, after = (b"".join(one.astype(np.uint8).tobytes() for one in some) for some in (known, known + asked))
         sizes = [len(lzma.compress(text, preset=6)) for text in (before, after)]
@@ -72,23 +72,23 @@ def _symbols(part: Part, most: int) -> list[NDArray[np.int64]]:
     return found
 
 
-def _markov(known: list[Any], asked: list[Any], order: int, symbols: int) -> float:
-    """Bits per symbol of `asked` by the counts of `known`. Each order is backed by the one below, which counts for as much as
-    there are different symbols that were seen to follow."""
-    shares = [np.full(len(one), 1 / symbols) for one in asked]
+def _markov(known: list[Any], asked: list[Any], order: int, symbols: int) -> list[float]:
+    """Bits per symbol of `asked` by the counts of `known`, for each order up to this one. Each is backed by
+    the one below, which counts for as much as there are different symbols that were seen to follow."""
+    shares, bits = [np.full(len(one), 1 / symbols) for one in asked], []
     for k in range(order + 1):
         codes, counts = np.unique(np.concatenate([_codes(one, k, symbols) for one in known]), return_counts=True)
         contexts, first = np.unique(codes // symbols, return_index=True)
-        if not len(codes):
-            break
-        total, different = np.add.reduceat(counts, first), np.diff(first, append=len(codes))
+        different = np.diff(first, append=len(codes))
         for one, share in zip(asked, shares, strict=True):
-            wanted = _codes(one, k, symbols)
+            if not len(codes):  # no training sequence is so long
+                break
+            total, wanted = np.add.reduceat(counts, first), _codes(one, k, symbols)
             seen, before = _looked_up(wanted, codes, counts), wanted // symbols
             weight, others = (_looked_up(before, contexts, values) for values in (total, different))
             share[k:] = np.where(weight > 0, (seen + others * share[k:]) / np.maximum(weight + others, 1), share[k:])
-    bits = -sum(float(np.log2(share).sum()) for share in shares)
-    return bits / max(1, sum(map(len, asked)))
+        bits.append(-sum(float(np.log2(share).sum()) for share in shares) / max(1, sum(map(len, asked))))
+    return bits
 
 
 def _looked_up(wanted: NDArray[np.int64], keys: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hrnn import memory, room
 from hrnn.data import Preprocessing
-from hrnn.errors import UserError, shortened
+from hrnn.errors import UserError
 
 PLACES = 8_000_000  # steps of all rows that a run learns, where data are few: a minute or two of one core
 MOST_EPOCHS, LONGEST_WINDOW, STREAM_WINDOW, ROWS = 30, 4096, 512, 32
@@ -128,11 +128,3 @@ def warnings(shape: Shape, period: int, spread: float, last: bool) -> Iterator[s
             f"{short:,} sequence(s) of the training part are shorter than a period of {period}: levels above the lowest learn "
             "little from them; give smaller --periods"
         )
-
-
-def in_bytes(text: str, option: str = "--memory") -> int:
-    """500MB as a number; KiB, MiB and GiB are powers of 1024."""
-    try:
-        return room.byte_count(text)
-    except ValueError:
-        raise UserError(f"{option} is {shortened(text)!r}; give bytes, as in 200MB, 1.5GB or 500MiB") from None

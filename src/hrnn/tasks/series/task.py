@@ -16,13 +16,13 @@ from torch import Tensor
 from hrnn.data import Part, Preprocessing, Source, whole
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
-from hrnn.limits import Limit, above, at_least, option
+from hrnn.limits import Limit, above, at_least, in_bytes, option
 from hrnn.metrics import Metric
 from hrnn.tasks.contract import ACCURACY, BITS_PER_NAT, Judge, Task, cross_entropy
 from hrnn.tasks.series.aims import aimed, towards
 from hrnn.tasks.series.baselines import of_forecasts, of_symbols
 from hrnn.tasks.series.batches import Asked, Carried, Whole, in_batches, in_streams
-from hrnn.tasks.series.choices import Shape, chosen, crop_for, epochs_for, in_bytes, warnings
+from hrnn.tasks.series.choices import Shape, chosen, crop_for, epochs_for, warnings
 from hrnn.tasks.series.judging import Classes, Forecasts, Numbers, Readout
 from hrnn.tasks.series.opened import NONE, Kind, Opened, changes, open_data, source_of, with_lead
 from hrnn.tasks.windows import Batch, Reading, Window
