@@ -18,7 +18,7 @@ from hrnn.decoders import Decoder
 from hrnn.forward import Forward, Listener
 from hrnn.precision import without_autocast
 from hrnn.recovery import AT_ONCE, Recovery, pieces
-from hrnn.room import check_fits
+from hrnn.room import check_fits, output_size
 from hrnn.segments import Clock, Given, Period, reach_of
 from hrnn.state import State
 
@@ -157,7 +157,7 @@ class HRNN(nn.Module):
     @property
     def output_size(self) -> int:
         """Numbers of the output, for each step and row."""
-        return sum(self.hidden_sizes) if self.shows_all else self.hidden_sizes[0]
+        return output_size(self.hidden_sizes, "all" if self.shows_all else "lowest")
 
     @property
     def builtin(self) -> bool:

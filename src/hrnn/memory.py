@@ -26,6 +26,7 @@ from hrnn.room import (
     OVERHEAD,
     cell_numbers,
     complete_segments,
+    output_size,
     replay_bytes,
     shown_at_once,
 )
@@ -174,7 +175,7 @@ def _shown(hidden_sizes: Sequence[int], output: Any) -> int:
     """Numbers of the output, for each step and row."""
     if output not in ("lowest", "all"):
         raise ValueError(f"output is {shown(output)}; expected 'lowest' or 'all'")
-    return sum(hidden_sizes) if output == "all" else hidden_sizes[0]
+    return output_size(hidden_sizes, output)
 
 
 def _chosen(given: int | None, hidden_sizes: Sequence[int], periods: Sequence[int], batch: int, **options: Any) -> int:

@@ -45,6 +45,11 @@ def cell_numbers(cell: str, below: int, above: int, size: int) -> int:
     return size * (entering * (below + above + 1) + recurrent * size)
 
 
+def output_size(hidden_sizes: Sequence[int], output: str) -> int:
+    """Numbers of a hierarchy's output, for each step and row; output: "lowest" or "all" levels."""
+    return sum(hidden_sizes) if output == "all" else hidden_sizes[0]
+
+
 def segment_bytes(cell: str, size: int, period: int, rows: int, numbers: int, width: int = 4) -> int:
     """What one segment of a level takes until it is differentiated, and while it is, with what Python keeps of its ticks:
     `numbers` of an input, `width` bytes of a number."""

@@ -7,19 +7,12 @@ import pytest
 from hrnn.tasks import Needle, Reading, Text
 from hrnn.training import folder as folders
 from hrnn.training import loop
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime
+from hrnn.training.config import Budget, Config, Learning, Model
 from hrnn.training.evaluation import evaluate
-from hrnn.training.journal import read as read_journal
 from hrnn.training.loop import start, train
 from hrnn.training.trained import load
 from tests.tiny import write_text
-
-SMALL = Model(hidden_sizes=(8, 8), periods=(4,), window=40)
-QUIET = Runtime(tensorboard=False, journal_every=2)
-
-
-def of_kind(folder, kind):
-    return [record for record in read_journal(folder) if record["kind"] == kind]
+from tests.training.test_loop import QUIET, SMALL, of_kind
 
 
 def test_a_run_validates_keeps_the_best_and_tests_it_once(tmp_path):

@@ -195,7 +195,7 @@ class Config(Generic[TaskT]):
     @property
     def output_size(self) -> int:
         """Numbers that the head reads at a step."""
-        return sum(self.hidden_sizes) if self.model.head == "all" else self.hidden_sizes[0]
+        return room.output_size(self.hidden_sizes, self.model.head)
 
     @property
     def periods(self) -> tuple[int, ...]:
