@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request
 from hrnn.studies.searched import SEARCHED
 from hrnn.training import folder as folders
-from hrnn.training.journal import read
+from hrnn.training.journal import JOURNAL, read
 from hrnn.training.loop import start
 from tests.commands.console import complaint, hrnn
 from tests.tiny import write_mnist
@@ -94,6 +95,13 @@ def test_interrupted_and_started_again_it_ends_with_the_table(tmp_path, capsys):
     assert said.endswith(f"interrupted; the same command goes on from here: {folder}\n")
     assert not folders.is_locked(work)
     assert not (work / folders.RESULT).exists()
+    so_far = (folder / "table.md").read_text()  # how far it is stands in the table, and nothing was made of it
+    assert re.search(
+        r"- ours, seed 0, unfinished after [\d,]+ sequences and [\d.]+ core-minutes; length solved \(bits\): \d+\.", so_far
+    )
+    assert "| none | unfinished |" in so_far
+    assert json.loads((folder / "runs/ours/seed-0.json").read_text())["result"] is None
+    assert (folder / "runs/ours/seed-0.jsonl").read_bytes() == (work / JOURNAL).read_bytes()
     code, out, err = hrnn(capsys, *copy(folder, "--seeds", 0))
     assert code == 0, err
     assert "ours/seed-0 continues: update" in err
@@ -113,6 +121,17 @@ def test_interrupted_and_started_again_it_ends_with_the_table(tmp_path, capsys):
     assert (code, err) == (0, "")
     assert {name: (folder / name).read_bytes() for name in before} == before
     assert not (folder / "work").exists()
+
+
+def test_a_time_limit_is_no_failure_and_the_same_command_goes_on(tmp_path, capsys):
+    folder = tmp_path / "results"
+    code, out, err = hrnn(capsys, *copy(folder, "--seeds", 0, 1, "--minutes", 1e-6))
+    assert (code, out) == (0, "")  # nothing had begun
+    assert err.endswith(f"time limit; the same command goes on from here: {folder}\n")
+    code, out, err = hrnn(capsys, *copy(folder, "--seeds", 0, "--minutes", 60))
+    assert code == 0, err
+    assert "time limit" not in err
+    assert "unfinished" not in (folder / "table.md").read_text()
 
 
 def test_the_list_measures_nothing_and_needs_no_data(capsys, monkeypatch):

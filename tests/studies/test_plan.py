@@ -8,7 +8,7 @@ import pytest
 
 import hrnn
 from hrnn.commands.reproduce_runs import show
-from hrnn.errors import UserError
+from hrnn.errors import DONE, UserError
 from hrnn.launching.units import Ending
 from hrnn.report.experiments import entries_of
 from hrnn.report.shown import page
@@ -16,6 +16,7 @@ from hrnn.studies.catalogue import STUDIES
 from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request, collect, reproduce
 from hrnn.studies.searched import SEARCHED
+from hrnn.training.journal import JOURNAL
 from tests.studies.results import Pretended, solved
 
 LENGTHS = {"ours": 30, "hrnn": 30, "mr-hrnn": 15, "mr-hrnn-bytes": 10, "gr-hrnn": 5, "unlocked": 35, "default": 35}
@@ -170,6 +171,28 @@ def test_a_run_that_failed_is_shown_and_tried_again(copy, monkeypatch):
     assert reproduce(request, engine)[1] == Ending()
     assert engine.asked == ["ours/seed-1"]
     assert ", failed" not in page(entries_of(request, collect(request)))
+
+
+def test_a_run_that_is_unfinished_is_no_result_of_any_kind(copy, monkeypatch):
+    request = replace(copy, seeds=(0, 1), models=("ours",))
+    finds = Pretended(monkeypatch, lengths)
+
+    def engine(folder, units, watcher):
+        ending = finds(folder, units[:1], watcher)
+        line = {"kind": "update", "update": 3, "sequences": 150, "solved": 5, "cpu_seconds": 90.0}
+        (folder / units[1].name / JOURNAL).write_text(json.dumps(line) + "\n")
+        return replace(ending, interrupted=True, code=DONE)
+
+    _, ending = reproduce(request, engine)
+    assert ending.interrupted
+    table = entries_of(request, collect(request))
+    cell = table["rows"][0]["cells"]["length"]
+    assert (cell["mean"], [run["value"] for run in cell["runs"]]) == (30, [30, None])
+    assert table["minutes"] == 2.5  # what it took is counted
+    assert "ours, seed 1, unfinished after 150 sequences and 1.5 core-minutes; length solved (bits): 5." in page(table)
+    assert reproduce(request, finds)[1] == Ending()
+    assert finds.asked == ["ours/seed-0", "ours/seed-1"]
+    assert "unfinished" not in page(entries_of(request, collect(request)))
 
 
 def test_results_of_another_recipe_format_or_experiment(copy, monkeypatch, tmp_path):

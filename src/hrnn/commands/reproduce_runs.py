@@ -34,12 +34,12 @@ OWN = {  # studies that are run and shown in a way of their own
 
 
 def train(options: Reproduce) -> int:
-    """Run what is missing, then write and show the table of all that is there."""
+    """Run what is missing, then write and show the table of all that is there, unfinished runs included."""
     request = request_of(options)
     require_folder(request.folder, "--folder")
     run, _ = OWN.get(request.experiment.name, (reproduce, write_experiment))
     request, ending = run(request, engine_of(options.where))
-    if not ending.interrupted:
+    if not ending.interrupted or request.experiment.name not in OWN:
         show(request)
     return ended(ending, request.folder)
 

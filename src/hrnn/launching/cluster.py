@@ -110,15 +110,16 @@ class Submitted:
         self._over = True
 
 
-def cluster(address: str | None = None, jobs: int | None = None) -> Engine:
-    """An engine of Ray tasks: as many at a time as the cluster has room for, and at most `jobs`."""
+def cluster(address: str | None = None, jobs: int | None = None, deadline: float | None = None) -> Engine:
+    """An engine of Ray tasks: as many at a time as the cluster has room for, and at most `jobs`; deadline: see `train_all`."""
 
     def engine(folder: Path, units: Sequence[Unit], watcher: Watcher) -> Ending:
         folder, threads = folder.absolute(), max(unit.config.upkeep.threads for unit in units)
         # What Ray says of tasks that it starts again must not get into a table in JSON.
         with redirect_stdout(sys.stderr), connected(address, None if jobs is None else jobs * threads):
             _check_room(threads)
-            return train_all(folder, units, jobs or len(units), lambda unit: Submitted(folder / unit.name, unit), watcher)
+            most = jobs or len(units)
+            return train_all(folder, units, most, lambda unit: Submitted(folder / unit.name, unit), watcher, deadline)
 
     return engine
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import hrnn.training.folder as folders
-from hrnn.errors import DONE, EXIT_CODES, INTERRUPTED, TERMINATED
+from hrnn.errors import DONE, EXIT_CODES, INTERRUPTED, TERMINATED, stop_code
 from hrnn.launching.units import Ending, Unit, Watcher, stopped_early
 from hrnn.training.stop import Stop
 
@@ -45,10 +45,20 @@ class Active:
     begun: bool = False
 
 
-def train_all(folder: Path, units: Sequence[Unit], jobs: int, start: Callable[[Unit], Work], watcher: Watcher) -> Ending:
-    """Train the units in this order, at most `jobs` at a time; start: hand one over, or an OSError."""
+def train_all(
+    folder: Path,
+    units: Sequence[Unit],
+    jobs: int,
+    start: Callable[[Unit], Work],
+    watcher: Watcher,
+    deadline: float | None = None,
+) -> Ending:
+    """Train the units in this order, at most `jobs` at a time.
+
+    start: hand one over, or an OSError; deadline: by time.monotonic(), when to stop for now
+    """
     waiting, active, ending, since = list(units), list[Active](), Ending(), time.monotonic()
-    with Stop(None) as stop:
+    with Stop(None if deadline is None else (deadline - time.monotonic()) / 60) as stop:
         try:
             while (waiting or active) and not stop.reason:
                 patient = time.monotonic() - since < BUSY_SECONDS
@@ -62,8 +72,8 @@ def train_all(folder: Path, units: Sequence[Unit], jobs: int, start: Callable[[U
                         _fail(unit, f"cannot be started: {error}", ending, watcher)
                 active = _look(folder, active, ending, watcher)
                 time.sleep(LOOK_SECONDS)
-            ending.interrupted = bool(waiting or active)
-            ending.code = EXIT_CODES.get(stop.reason or "", INTERRUPTED)
+            if waiting or active:
+                ending.interrupted, ending.code = True, stop_code(stop.reason)
         finally:
             _stop(folder, active, ending, watcher)
     return ending

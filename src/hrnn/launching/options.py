@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hrnn.limits import at_least, option
+from hrnn.limits import above, at_least, option
 
 
 @dataclass(frozen=True)
@@ -18,3 +18,5 @@ class Where:
     """processes: on this machine; ray: on a Ray cluster, a local one where there is no --address."""
     address: str | None = None
     """With --engine ray: the head of a running cluster, HOST:PORT or ray://HOST:PORT."""
+    minutes: float | None = option(None, above(0, 1e6))
+    """Stop after so many minutes, as on Ctrl-C: with checkpoints, from which the same command goes on."""

@@ -39,8 +39,8 @@ class Child:
         self.process.kill()
 
 
-def processes(jobs: int = 1) -> Engine:
-    """An engine of `jobs` processes at a time, each with the threads of its configuration."""
+def processes(jobs: int = 1, deadline: float | None = None) -> Engine:
+    """An engine of `jobs` processes at a time, each with the threads of its configuration; deadline: see `train_all`."""
 
     def engine(folder: Path, units: Sequence[Unit], watcher: Watcher) -> Ending:
         warm: dict[int, Warm] = {}
@@ -50,7 +50,7 @@ def processes(jobs: int = 1) -> Engine:
             return Child(place, _start(place, unit.config.upkeep.threads, Trust.of(unit.config), warm))
 
         try:
-            return train_all(folder, units, jobs, start, watcher)
+            return train_all(folder, units, jobs, start, watcher, deadline)
         finally:
             for one in warm.values():
                 one.close()

@@ -32,7 +32,7 @@ class Ending:
 
     failures: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
-    code: int = INTERRUPTED  # the exit code where it was interrupted: of Ctrl-C, or of SIGTERM
+    code: int = INTERRUPTED  # the exit code where it was interrupted: of Ctrl-C, of SIGTERM, or 0 of a time limit
 
 
 class Watcher(Protocol):

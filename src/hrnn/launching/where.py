@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from hrnn.errors import UserError
 from hrnn.launching.options import Where
@@ -11,15 +12,16 @@ from hrnn.launching.units import Engine
 
 
 def engine_of(where: Where) -> Engine:
-    """The engine that the options name; whatever it needs is looked for now, before anything is begun."""
+    """The engine that the options name; whatever it needs is looked for now, before anything is begun. Its time begins."""
+    deadline = None if where.minutes is None else time.monotonic() + 60 * where.minutes
     if where.engine == "ray":
         from hrnn.launching.cluster import cluster, require
 
         require(where.address)
-        return cluster(where.address, where.jobs)
+        return cluster(where.address, where.jobs, deadline)
     if where.address is not None:
         raise UserError(f"--address {where.address} is that of a Ray cluster; give --engine ray, too, or drop it")
-    return processes(where.jobs or cores())
+    return processes(where.jobs or cores(), deadline)
 
 
 def cores() -> int:

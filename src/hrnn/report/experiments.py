@@ -57,6 +57,7 @@ def _row(request: Request, row: Row, runs: Sequence[SeedRun]) -> Entries:
     entries = runs[0].counted.entries
     model, learning = entries["config"]["model"], entries["config"]["learning"]
     published = PUBLISHED.get(request.experiment.name, {}).get(row.name)
+    unfinished = {str(run.seed): run.counted.failure for run in runs if run.counted.unfinished}
     return {
         "name": row.name,
         "title": row.title,
@@ -65,8 +66,9 @@ def _row(request: Request, row: Row, runs: Sequence[SeedRun]) -> Entries:
         "config": {"model": model, "learning": learning, "budget": entries["config"]["budget"]},
         "seeds": [run.seed for run in runs],
         "cells": {one.name: _cell(one, runs, published) for one in request.experiment.quantities},
-        "failures": {str(run.seed): run.counted.failure for run in runs if run.counted.failure},
-        "memory": entries["memory"],
+        "failures": {str(run.seed): run.counted.failure for run in runs if run.counted.failure and not run.counted.unfinished},
+        **({"unfinished": unfinished} if unfinished else {}),
+        "memory": next((memory for run in runs if (memory := run.counted.entries["memory"])), {}),
         "published_memory": published.memory if published else None,
         "source": published.source if published else None,
         "minutes": round(fmean(_seconds(run) for run in runs) / 60, 2),
@@ -75,7 +77,7 @@ def _row(request: Request, row: Row, runs: Sequence[SeedRun]) -> Entries:
 
 def _seconds(run: SeedRun) -> float:
     """In which a core worked for the run, for both attempts where it was given two."""
-    return sum(float(attempt.result.get("cpu_seconds", 0.0)) for attempt in (run.counted, run.first) if attempt is not None)
+    return sum(attempt.cpu_seconds for attempt in (run.counted, run.first) if attempt is not None)
 
 
 def _cell(quantity: Quantity, runs: Sequence[SeedRun], published: PublishedRow | None) -> Entries:
@@ -89,6 +91,7 @@ def _cell(quantity: Quantity, runs: Sequence[SeedRun], published: PublishedRow |
             "again": run.first is not None,
         }
         entry |= {"failure": failure} if failure else {}
+        entry |= {"unfinished": True} if run.counted.unfinished else {}
         if run.first is not None:
             entry["first_attempt"] = quantity.read(run.first.result, run.first.records)
         listed.append(entry)

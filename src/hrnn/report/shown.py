@@ -56,7 +56,7 @@ def published_text(cell: Entries | None) -> str:
 
 def run_text(run: Entries, digits: int) -> str:
     if "failure" in run:
-        return "failed"
+        return "unfinished" if run.get("unfinished") else "failed"
     if run["value"] is None:
         return "-"
     whole = float(run["value"]).is_integer() and digits <= 1
@@ -87,9 +87,9 @@ def table_of(entries: Entries) -> Table:
             line += [published_text(cell["published"])] if quantity["name"] in compared else []
         if measured:
             memory = row["memory"]
-            line.append("" if memory["paper_count"] is None else f"{memory['paper_count']:,}")
+            line.append(f"{count:,}" if (count := memory.get("paper_count")) is not None else "")
             line += [str(row["published_memory"] or "")] if counted else []
-            line.append(f"{memory['measured_bytes'] / 1e6:.1f}")
+            line.append(f"{memory['measured_bytes'] / 1e6:.1f}" if memory else "")
         lines.append([*line, f"{row['minutes']:.1f}"])
     scaled = f" (scaled: {entries['scale']:g} of the budget, a trial)" if entries["scale"] != 1 else ""
     searched = ", settings searched for each row" if entries["search"] else ""
@@ -99,7 +99,7 @@ def table_of(entries: Entries) -> Table:
 
 def with_memory(entries: Entries) -> bool:
     """Was the memory of its rows measured?"""
-    return all(row["memory"] for row in entries["rows"])
+    return any(row["memory"] for row in entries["rows"])
 
 
 def notes(entries: Entries) -> list[str]:
@@ -115,6 +115,7 @@ def notes(entries: Entries) -> list[str]:
     lines += [f"{AGAIN}."] if any(run["again"] for run in runs) else []
     for row in entries["rows"]:
         lines += [f"{row['title']}, seed {seed}, failed: {why}." for seed, why in row["failures"].items()]
+        lines += [f"{row['title']}, seed {seed}, {how_far}." for seed, how_far in row.get("unfinished", {}).items()]
     return lines
 
 

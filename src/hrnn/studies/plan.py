@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 import hrnn.studies.results as results
+from hrnn.errors import DONE
 from hrnn.launching.measuring import bytes_of
 from hrnn.launching.run import run
 from hrnn.launching.units import Ending, Engine, Unit
@@ -21,6 +22,7 @@ from hrnn.studies.recipes import Profile, complete
 from hrnn.studies.results import RunResult
 from hrnn.training.config import Config
 from hrnn.training.folder import read_result
+from hrnn.training.journal import read as read_journal
 from hrnn.training.network import unrolled
 
 AGAIN = "-from-1"  # at the end of the name of a second attempt
@@ -103,7 +105,8 @@ class Request:
 def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
     """Run whatever is missing and write down what was found. Returns the request with what a search chose.
 
-    A trial that fails has lost; a row whose every trial failed is not run.
+    A trial that fails has lost; a row whose every trial failed is not run. Runs that are stopped on their way, other than
+    trials, are written down as far as they are.
     """
     collect(request)  # what is in the folder must fit, before anything is run
     first, rows = Ending(), request.rows
@@ -124,6 +127,9 @@ def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
         again = [request.again(unit) for unit in units if _missed(request, unit)]
         third = run_missing(request, again, engine)
         ending = Ending({**ending.failures, **third.failures}, third.interrupted, third.code)
+        units += again
+    if ending.interrupted:
+        write_unfinished(request, units)
     return request, ending
 
 
@@ -151,7 +157,7 @@ def run_missing(request: Request, units: Sequence[Unit], engine: Engine) -> Endi
         return Ending()
     work = request.folder / results.WORK
     ending = run(work, missing, engine)
-    if ending.interrupted:
+    if ending.interrupted and ending.code != DONE:  # memory would have to be measured, and somebody waits
         return ending
     memories: dict[str, dict[str, Any]] = {}
     for unit in missing:
@@ -165,12 +171,28 @@ def run_missing(request: Request, units: Sequence[Unit], engine: Engine) -> Endi
     return ending
 
 
+def write_unfinished(request: Request, units: Sequence[Unit]) -> None:
+    """Runs that have begun and have no result: their journals, and in words how far they are."""
+    panel = request.experiment.panels[0]
+    for unit in units:
+        work = request.folder / results.WORK / unit.name
+        records = [record for record in read_journal(work) if "cpu_seconds" in record] if work.exists() else []
+        if not records or read_result(work) is not None:
+            continue
+        last = records[-1]
+        values = [record[panel.entry] for record in records if record["kind"] == panel.kind and panel.entry in record]
+        score = f"; {panel.label}: {values[-1]:.4g}" if values else ""
+        words = f"unfinished after {last['sequences']:,} sequences and {last['cpu_seconds'] / 60:.1f} core-minutes{score}"
+        results.export(request.folder, unit, request.setting, {}, words, last)
+
+
 def _memory(request: Request, row: str, config: Config[Any]) -> dict[str, Any]:
     """What the runs of a row need; measured once, and not of a search, whose runs need no more."""
     if not request.experiment.with_memory or row.startswith(f"{results.SEARCH}/"):
         return {}
     for path in sorted((request.folder / results.RUNS / row).glob("seed-*.json")):
-        return dict(results.entries_of(path)["memory"])
+        if memory := results.entries_of(path)["memory"]:
+            return dict(memory)
     return memory_of(config, children=3 if request.scale == 1 else 1)
 
 

@@ -46,9 +46,18 @@ class RunResult:
 
     @property
     def failure(self) -> str | None:
-        """Why there is no result; such a run is tried again."""
+        """Why there is no result; such a run is tried again, or goes on."""
         failure: str | None = self.entries["failure"]
         return failure
+
+    @property
+    def unfinished(self) -> bool:
+        """Was it stopped on its way? Then that is the "failure"."""
+        return bool(self.entries.get("unfinished"))
+
+    @property
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.entries)
 
 
 def path_of(folder: Path, name: str) -> Path:
@@ -109,8 +118,23 @@ def _unreadable(path: Path, error: Exception) -> UserError:
     return UserError(f"{path} cannot be read ({type(error).__name__}: {error}); remove it, or give another --folder")
 
 
-def export(folder: Path, unit: Unit, setting: dict[str, Any], memory: dict[str, Any], failure: str | None = None) -> None:
-    """Write down what a run found, or why it failed; its JSON comes last and says that all is there."""
+def cpu_seconds(entries: dict[str, Any]) -> float:
+    """In which a core worked for the run, as far as it is known."""
+    return float((entries["result"] or entries.get("unfinished") or {}).get("cpu_seconds", 0.0))
+
+
+def export(
+    folder: Path,
+    unit: Unit,
+    setting: dict[str, Any],
+    memory: dict[str, Any],
+    failure: str | None = None,
+    unfinished: dict[str, Any] | None = None,
+) -> None:
+    """Write down what a run found, or why it failed; its JSON comes last and says that all is there.
+
+    unfinished: the last record of one that was stopped on its way
+    """
     work, path = folder / WORK / unit.name, path_of(folder, unit.name)
     make_folder(path.parent)
     journal = work / JOURNAL
@@ -121,6 +145,7 @@ def export(folder: Path, unit: Unit, setting: dict[str, Any], memory: dict[str, 
         "setting": setting,
         "result": None if failure else read_result(work),
         "failure": failure,
+        **({"unfinished": unfinished} if unfinished else {}),
         "memory": memory,
         "environment": environment(),
         "config": without_places(unit.config),
@@ -156,11 +181,10 @@ def environment() -> dict[str, Any]:
 def summed(folder: Path) -> dict[str, Any]:
     """What all runs of a folder took together, with which versions (not this one), and where."""
     runs = [entries_of(path) for path in sorted((folder / RUNS).rglob("*.json"))]
-    seconds = sum(float((one["result"] or {}).get("cpu_seconds", 0.0)) for one in runs)
     return {
         "hrnn": " and ".join(sorted({str(one["hrnn"]) for one in runs})),
         "runs": len(runs),
-        "minutes": round(seconds / 60, 1),
+        "minutes": round(sum(map(cpu_seconds, runs)) / 60, 1),
         "environments": [json.loads(one) for one in sorted({json.dumps(run["environment"], sort_keys=True) for run in runs})],
     }
 
