@@ -45,8 +45,8 @@ COMMANDS = {
 }
 EXAMPLES = """\
 hrnn train copy --hidden-sizes 64 64 --periods 5 --window 60 --start 5 --step 5 --until 15
-hrnn train pixels --data mnist --pool 2 --hidden-sizes 128 128 --periods 14
-hrnn train text --data book.txt
+hrnn train pixels mnist --pool 2 --hidden-sizes 128 128 --periods 14
+hrnn train text book.txt
 hrnn train series sensors.csv
 hrnn resume runs/copy-ours-0
 hrnn plot runs/copy-ours-0"""

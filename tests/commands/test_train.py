@@ -52,8 +52,8 @@ def test_a_time_limit_stops_and_says_how_to_go_on(tmp_path, capsys):
 
 def test_a_boundary_that_the_text_never_has_is_warned_about_and_unknown_characters_can_be_a_prompt(tmp_path, capsys):
     text, run = write_text(tmp_path / "text.txt"), tmp_path / "run"
-    options = ("--data", text, "--window", 10, "--updates", 1, "--boundaries", "wrod", "--run", run)
-    code, _, err = hrnn(capsys, "train", "text", *TINY, *options)
+    options = (text, "--window", 10, "--updates", 1, "--boundaries", "wrod", "--run", run)
+    code, _, err = hrnn(capsys, "train", "text", *options, *TINY)
     assert code == 0
     assert "'wrod' is found nowhere in the training text, so level 1 never ticks; did you mean word?" in " ".join(err.split())
     code, out, _ = hrnn(capsys, "sample", run, "--prompt", "the ÖX", "--length", 200, "--temperature", 9, "--json")

@@ -38,7 +38,7 @@ the folder already is kept: interrupted, or asked for more values later, it runs
 Examples:
     hrnn sweep copy --length 10 --updates 2000 --over learning-rate=1e-3,2e-3,4e-3 --over seed=0,1,2
     hrnn sweep copy --over 'hidden-sizes=64 64,128 128' --over betas=0.1,1 --random 3 --folder sweeps/sizes --jobs 2
-    hrnn sweep text --data book.txt --over model=ours,hrnn --engine ray --address 10.0.0.1:6379 --folder /shared/book
+    hrnn sweep text book.txt --over model=ours,hrnn --engine ray --address 10.0.0.1:6379 --folder /shared/book
 
 """
 

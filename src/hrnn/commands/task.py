@@ -35,12 +35,10 @@ def task_and_rest(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def with_names(kind: type[Task], rest: list[str]) -> list[str]:
-    """Words right behind the task's name are those of the option that the task says may stand there."""
+    """Words right behind the name of a task that has data are those of --data."""
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]  # every task is a dataclass
-    first = next((one.name for one in fields if one.metadata.get("first")), None)
-    if first is None or not rest or rest[0].startswith("-"):
-        return rest
-    return [f"--{first.replace('_', '-')}", *rest]
+    named = not rest or rest[0].startswith("-")
+    return rest if named or "data" not in {one.name for one in fields} else ["--data", *rest]
 
 
 def usage(command: str) -> str:

@@ -30,8 +30,8 @@ class Pixels(Task):
     """Classify digits from 784 steps of one number each, or fewer with --pool.
 
     Examples:
-        hrnn train pixels --data mnist --pool 2 --hidden-sizes 128 128 --periods 14
-        hrnn train pixels --data mnist --download --permuted
+        hrnn train pixels mnist --pool 2 --hidden-sizes 128 128 --periods 14
+        hrnn train pixels mnist --download --permuted
     """
 
     data: Path = Path("mnist")

@@ -30,9 +30,9 @@ class Text(Task):
     """Predict the next character. The upper level ticks once per word; --boundaries says otherwise.
 
     Examples:
-        hrnn train text --data ptb                     # the folder of Penn TreeBank's three files
-        hrnn train text --data book.txt --boundaries word sentence --hidden-sizes 128 256 512
-        hrnn train text --data log.txt --symbols bytes --boundaries --periods 8
+        hrnn train text ptb                     # the folder of Penn TreeBank's three files
+        hrnn train text book.txt --boundaries word sentence --hidden-sizes 128 256 512
+        hrnn train text log.txt --symbols bytes --boundaries --periods 8
     """
 
     data: tuple[Path, ...] = ()
@@ -60,7 +60,7 @@ class Text(Task):
 
     def check(self) -> None:
         if not self.data:
-            raise UserError("no text to train on; name text files, or the folder of Penn TreeBank, with --data")
+            raise UserError("no text to train on; name text files, or the folder of Penn TreeBank: hrnn train text book.txt")
         compiled(self.boundaries)
 
     def steps_of_batch(self, reading: Reading) -> int:

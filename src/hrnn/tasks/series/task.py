@@ -45,7 +45,7 @@ class Series(Task):
         hrnn train series genome.fa.gz
     """
 
-    data: tuple[Path, ...] = dataclasses.field(default=(), metadata={"first": True})
+    data: tuple[Path, ...] = ()
     """Files or a folder: tables (CSV, Parquet, Arrow), .npy and .npz, .ts, audio, FASTA and FASTQ, text, or others as bytes.
     They may stand right behind the task's name."""
     validation: tuple[Path, ...] = ()
