@@ -18,6 +18,7 @@ from hrnn.studies.plan import Request, collect, reproduce
 from hrnn.studies.searched import SEARCHED
 from hrnn.training.journal import JOURNAL
 from tests.studies.results import Pretended, solved
+from tests.tiny import write_mnist
 
 LENGTHS = {"ours": 30, "hrnn": 30, "mr-hrnn": 15, "mr-hrnn-bytes": 10, "gr-hrnn": 5, "unlocked": 35, "default": 35}
 
@@ -180,7 +181,7 @@ def test_a_run_that_is_unfinished_is_no_result_of_any_kind(copy, monkeypatch):
     def engine(folder, units, watcher):
         ending = finds(folder, units[:1], watcher)
         line = {"kind": "update", "update": 3, "sequences": 150, "solved": 5, "cpu_seconds": 90.0}
-        (folder / units[1].name / JOURNAL).write_text(json.dumps(line) + "\n")
+        (folder / units[1].name / JOURNAL).write_text(json.dumps(line) + '\n{"kind": "upda')  # as a kill may leave it
         return replace(ending, interrupted=True, code=DONE)
 
     _, ending = reproduce(request, engine)
@@ -193,6 +194,24 @@ def test_a_run_that_is_unfinished_is_no_result_of_any_kind(copy, monkeypatch):
     assert reproduce(request, finds)[1] == Ending()
     assert finds.asked == ["ours/seed-0", "ours/seed-1"]
     assert "unfinished" not in page(entries_of(request, collect(request)))
+
+
+@pytest.mark.parametrize("name", ["copy", "frontier"])
+def test_a_failure_is_not_made_unfinished_by_an_interruption(name, tmp_path, monkeypatch):
+    experiment = STUDIES[name]
+    request = Request(experiment, tmp_path, models=(experiment.rows[0].name,), seeds=(0,), data=write_mnist(tmp_path).parent)
+    monkeypatch.setattr(type(request), "searched", property(lambda self: False))
+
+    def engine(folder, units, watcher):
+        line = {"kind": "update", "update": 3, "sequences": 150, "cpu_seconds": 90.0}
+        (folder / units[0].name / JOURNAL).write_text(json.dumps(line) + "\n")
+        return Ending({units[0].name: "the loss is nan"} if failing else {}, interrupted=True, code=DONE)
+
+    for failing in (False, True):
+        reproduce(request, engine)
+        (path,) = (tmp_path / "runs").rglob("*.json")
+        said = json.loads(path.read_text())["failure"]
+        assert said == "the loss is nan" if failing else said.startswith("unfinished after 150 sequences")
 
 
 def test_results_of_another_recipe_format_or_experiment(copy, monkeypatch, tmp_path):

@@ -129,7 +129,7 @@ def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
         ending = Ending({**ending.failures, **third.failures}, third.interrupted, third.code)
         units += again
     if ending.interrupted:
-        write_unfinished(request, units)
+        write_unfinished(request, [unit for unit in units if unit.name not in ending.failures])
     return request, ending
 
 
@@ -173,15 +173,17 @@ def run_missing(request: Request, units: Sequence[Unit], engine: Engine) -> Endi
 
 def write_unfinished(request: Request, units: Sequence[Unit]) -> None:
     """Runs that have begun and have no result: their journals, and in words how far they are."""
-    panel = request.experiment.panels[0]
+    panels = request.experiment.panels[:1]
     for unit in units:
         work = request.folder / results.WORK / unit.name
         records = [record for record in read_journal(work) if "cpu_seconds" in record] if work.exists() else []
         if not records or read_result(work) is not None:
             continue
         last = records[-1]
-        values = [record[panel.entry] for record in records if record["kind"] == panel.kind and panel.entry in record]
-        score = f"; {panel.label}: {values[-1]:.4g}" if values else ""
+        score = ""
+        for panel in panels:
+            values = [record[panel.entry] for record in records if record["kind"] == panel.kind and panel.entry in record]
+            score = f"; {panel.label}: {values[-1]:.4g}" if values else ""
         words = f"unfinished after {last['sequences']:,} sequences and {last['cpu_seconds'] / 60:.1f} core-minutes{score}"
         results.export(request.folder, unit, request.setting, {}, words, last)
 

@@ -138,7 +138,8 @@ def export(
     work, path = folder / WORK / unit.name, path_of(folder, unit.name)
     make_folder(path.parent)
     journal = work / JOURNAL
-    write_atomically(path.with_suffix(".jsonl"), journal.read_bytes() if journal.exists() else b"")
+    lines = journal.read_bytes() if journal.exists() else b""
+    write_atomically(path.with_suffix(".jsonl"), lines[: lines.rfind(b"\n") + 1])  # a last line may be half written
     entries = {
         "format": FORMAT,
         "hrnn": hrnn.__version__,
