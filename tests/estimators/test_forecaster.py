@@ -49,11 +49,13 @@ def test_tables(tmp_path):
 
 def test_the_end_is_held_out_or_whole_series_where_they_are_short(tmp_path):
     hrnn.Forecaster(**QUICK, run=tmp_path / "long").fit(WAVE)
-    assert hrnn.load(tmp_path / "long").config.task.split_by == "time"
     task = hrnn.load(tmp_path / "long").config.task
     assert {name: int(spans.lengths.sum()) for name, spans in task.opened.parts.items()} == {"training": 216, "validation": 24}
-    short = hrnn.Forecaster(**QUICK).fit(np.random.default_rng(0).normal(size=(20, 6)))
-    assert short.trained_.config.task.split_by == "random"
+    hrnn.Forecaster(**QUICK, run=tmp_path / "short").fit(np.random.default_rng(0).normal(size=(20, 15)))
+    parts = hrnn.load(tmp_path / "short").config.task.opened.parts
+    assert {name: spans.lengths.tolist() for name, spans in parts.items()} == {"training": 18 * [15], "validation": 2 * [15]}
+    one = hrnn.Forecaster(**QUICK).fit(WAVE[:10])
+    assert np.isfinite(one.result_["validation"]["mase"])
 
 
 def test_the_horizon_can_be_searched():

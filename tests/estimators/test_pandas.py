@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import hrnn
+from hrnn.errors import UserError
 from tests.estimators.made import QUICK, columns, repeated, waves
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
@@ -69,3 +70,15 @@ def test_several_series_with_their_names():
     assert found["unique_id"].tolist() == ["b", "b", "a", "a"]
     assert found["y"].equals(model.forecast_["y"])
     assert np.allclose(model.fit(panel.set_index(["unique_id", "ds"])).predict()["y"], found["y"])
+
+
+@pytest.mark.parametrize("columns", [("time", "y"), ("y", "y")])
+def test_columns_of_several_types_and_two_of_one_name_are_a_sentence(columns):
+    frame = pd.DataFrame(zip(range(50), [1, "a"] * 25, strict=True), columns=columns)
+    with pytest.raises(UserError, match=r"X cannot be read as a table .*; give each column one type and one name"):
+        hrnn.Forecaster(**QUICK).fit(frame)
+
+
+def test_forecasts_of_a_column_called_step():
+    frame = pd.DataFrame({"step": np.arange(60.0), "v": np.arange(60.0) ** 0.5})
+    assert list(hrnn.Forecaster(2, **QUICK).fit(frame).forecast_.columns) == ["step", "step_", "v"]

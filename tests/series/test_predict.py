@@ -90,7 +90,7 @@ def test_lines_are_answered_as_files_are(tmp_path, capsys, monkeypatch):
     writer.writeheader()
     order = sorted(range(len(table)), key=lambda place: (table[place]["time"], table[place]["id"]))  # sequences side by side
     writer.writerows(table[place] for place in order)
-    monkeypatch.setattr("sys.stdin", io.StringIO(lines.getvalue()))
+    monkeypatch.setattr("sys.stdin", io.StringIO("\ufeff" + lines.getvalue()))  # as some programs mark UTF-8
     code, out, err = hrnn(capsys, "predict", run, "--follow")
     assert code == 0, err
     followed = list(csv.DictReader(io.StringIO(out)))

@@ -23,7 +23,7 @@ from hrnn.tasks.series.opened import NONE
 from hrnn.telling import working
 from hrnn.training.files import FULL
 from hrnn.training.identity import Trust
-from hrnn.training.predicting import Predicted, predictions
+from hrnn.training.predicting import Predicted, beside, predictions
 from hrnn.training.streaming import Stream
 from hrnn.training.trained import Trained, load
 
@@ -114,9 +114,9 @@ def as_table(some: list[Predicted]) -> Any:
 
     ids = np.repeat(np.array([one.id for one in some], dtype=object), [len(one.steps) for one in some])
     columns: dict[str, Any] = {"id": pa.array(ids, pa.string()), "step": np.concatenate([one.steps for one in some])}
-    for name in some[0].columns:
+    for name, column in beside(some[0].columns, ("id", "step")).items():
         values = np.concatenate([one.columns[name] for one in some])
-        columns[name] = pa.array(values, pa.string()) if values.dtype == object else pa.array(values)
+        columns[column] = pa.array(values, pa.string()) if values.dtype == object else pa.array(values)
     return pa.table(columns)
 
 
@@ -169,6 +169,7 @@ def follow(trained: Trained) -> int:
     header = next(lines, None)
     if header is None:
         raise UserError("standard input is empty; give a first line with the names of columns")
+    header[:1] = [name.removeprefix("\ufeff") for name in header[:1]]  # a mark that some programs put before UTF-8
     if twice := [name for place, name in enumerate(header) if name in header[:place]]:
         raise UserError(f"the first line has two columns called {shortened(twice[0])!r}; rename one")
     task: Series = trained.config.task

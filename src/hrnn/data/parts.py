@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrnn.data.columns import check_column
-from hrnn.data.learning import class_codes
+from hrnn.data.learning import class_codes, class_name
 from hrnn.data.preprocessing import Preprocessing
 from hrnn.data.sequences import Sequences
 from hrnn.data.source import Numbers
 from hrnn.data.splits import Spans, whole
-from hrnn.data.statistics import Floats, Moments
+from hrnn.data.statistics import Floats, Moments, target_values
 from hrnn.errors import UserError, shortened
 
 
@@ -138,7 +138,8 @@ class Part:
     def target(self, row: int) -> int | float:
         """Of a whole row: a class's number, or the normalised number."""
         facts = self.sequences.fact("target")
-        assert facts is not None
+        if facts is None:
+            raise UserError("the sequences have no target for each; give a target for each sequence")
         return self._targets(facts[self.spans.numbers[row : row + 1]])[0].item()  # type: ignore[no-any-return]
 
     def step_targets(self, row: int, start: int = 0, stop: int | None = None) -> NDArray[Any]:
@@ -146,7 +147,8 @@ class Part:
         is that of its last step."""
         number, first, last = self._steps(row, start, stop)
         targets = self.sequences.step_targets(number, first, last)
-        assert targets is not None
+        if targets is None:
+            raise UserError("the steps have no targets; give a target for each step")
         patch = self.preprocessing.patch
         ends = np.minimum(np.arange(patch - 1, len(targets) + patch - 1, patch), len(targets) - 1)
         return self._targets(np.asarray(targets)[ends])
@@ -164,6 +166,15 @@ class Part:
             codes = class_codes(self.sequences, pre.classes, values)
             counts += np.bincount(codes[codes >= 0], minlength=len(counts))
         return counts
+
+    def strange_class(self) -> str | None:
+        """A class of some row or step that the preprocessing does not know."""
+        pre, labels = self.preprocessing, self.sequences.labels["target"]
+        values = target_values(self.sequences, self.spans, 1 << 20)[0]
+        strange = values[class_codes(self.sequences, pre.classes, values) < 0]
+        if not strange.size:
+            return None
+        return class_name(float(strange[0])) if labels is None else labels[int(strange[0])]
 
     def _targets(self, values: Floats) -> NDArray[Any]:
         pre = self.preprocessing

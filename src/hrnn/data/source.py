@@ -6,6 +6,7 @@ target, part and group) stands in the pass's register. Nothing here depends on h
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -195,6 +196,14 @@ def listed(paths: Paths) -> list[tuple[Path, str | None]]:
     if not several or not all(isinstance(path, str | Path) for path in several):
         raise UserError(f"the data are {shortened(paths)!r}; give a path, several, or those of each part by its name")
     return [(Path(path).expanduser().absolute(), None) for path in several]
+
+
+def paths_in(data: Any) -> tuple[Path, ...]:
+    """The paths that are meant; none where something else is."""
+    several = [data] if isinstance(data, str | os.PathLike) else data
+    if isinstance(several, list | tuple) and several and all(isinstance(one, str | os.PathLike) for one in several):
+        return tuple(Path(one) for one in several)
+    return ()
 
 
 def existing(path: Path) -> Path:

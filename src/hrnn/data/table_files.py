@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hrnn.errors import UserError, require_extra, shortened
+from hrnn.errors import UserError, require_extra, shortened, words_of
 
 ROWS = 1 << 16  # of a batch
 BLOCK = 1 << 22  # bytes of a CSV file that are parsed at a time, and by which types are guessed
@@ -59,9 +59,11 @@ def in_memory(held: Any) -> TableInMemory:
     import pyarrow
 
     path = Path(f"the {type(held).__name__}")
-    with reading(path):
+    try:
         whole = pyarrow.table(held)
-        return TableInMemory(path, {field.name: field.type for field in whole.schema}, whole)
+    except (pyarrow.ArrowException, ValueError, TypeError) as error:
+        raise UserError(f"{path} cannot be read ({words_of(error)}); give each column one type and one name") from None
+    return TableInMemory(path, {field.name: field.type for field in whole.schema}, whole)
 
 
 def open_table(path: Path) -> TableFile:

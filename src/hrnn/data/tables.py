@@ -42,6 +42,14 @@ class Table(Source):
             check_column(name, found.values, str(first.path), "categorical values")
         return _Pass(self, found, first).stream
 
+    def columns(self) -> list[str]:
+        return list(self.file(self.paths[0][0]).types)
+
+    @property
+    def id_column(self) -> str | None:
+        """The column that tells sequences apart; None: each file is one."""
+        return roles(self.columns(), self.wanted, str(self.paths[0][0])).id
+
     def file(self, path: Path) -> TableFile:
         return open_table(path) if self.held is None else in_memory(self.held)
 

@@ -20,8 +20,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from hrnn.arguments import shown
+from hrnn.data.source import paths_in
 from hrnn.errors import UserError
-from hrnn.estimators.given import as_arrow, is_frame, paths_in, sequences_in, write_table
+from hrnn.estimators.given import as_arrow, is_frame, sequences_in, write_table
 from hrnn.limits import fitted
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hrnn.arguments import shown
 from hrnn.data.columns import Wanted, roles
+from hrnn.data.source import paths_in
 from hrnn.errors import UserError
 from hrnn.estimators.fitting import DATA, Estimator
-from hrnn.estimators.given import Values, is_frame, is_pandas, paths_in, sequences_in, write
+from hrnn.estimators.given import Values, is_frame, is_pandas, sequences_in, write
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE
-from hrnn.training.predicting import predictions
+from hrnn.training.predicting import beside, predictions
 
 Floats = NDArray[np.float64]
 
@@ -92,9 +93,7 @@ class Forecaster(Estimator):
 
             def make(folder: Path) -> Series:
                 write(folder / DATA, sequences, {})
-                shortest = min(len(one) for one in sequences)
-                by: Literal["time", "random"] = "time" if shortest * self.held_out >= 1 else "random"
-                return Series(data=(folder / DATA,), id="id", time=NONE, target=NONE, forecast=inputs, split_by=by)
+                return Series(data=(folder / DATA,), id="id", time=NONE, target=NONE, forecast=inputs)
 
             self._fit(make)
         self.forecast_ = self.predict(X)
@@ -129,12 +128,13 @@ class Forecaster(Estimator):
         id, time = (False if value == NONE else value for value in (task.id, task.time))
         name = roles(data.column_names, Wanted(id, time, task.learned.channels, False, False), "X").id
         rows: dict[str, list[Any]] = {"step": []} if name is None else {name: [], "step": []}
+        columns = beside((task.learned.channels[place] for place in task.learned.numeric), rows)
         for one in predictions(self.trained_.network, task, data):
             if name is not None:
                 rows[name] += [one.id] * self.horizon
             rows["step"] += one.steps[: self.horizon].tolist()
             for channel, values in one.columns.items():
-                rows.setdefault(channel, []).extend(values[: self.horizon].tolist())
+                rows.setdefault(columns[channel], []).extend(values[: self.horizon].tolist())
         return pandas.DataFrame(rows)
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,10 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from hrnn.arguments import shown
-from hrnn.errors import UserError
+from hrnn.errors import UserError, words_of
 
 Values = list[NDArray[Any]]  # (time, channels) of each sequence
 ROWS = 1 << 20  # of a table that are written at a time
-
-
-def paths_in(X: Any) -> tuple[Path, ...]:
-    """The paths that are meant; none where something else is."""
-    several = [X] if isinstance(X, str | os.PathLike) else X
-    if isinstance(several, list | tuple) and several and all(isinstance(one, str | os.PathLike) for one in several):
-        return tuple(Path(one) for one in several)
-    return ()
 
 
 def is_frame(X: Any) -> bool:
@@ -41,6 +32,13 @@ def as_arrow(X: Any) -> Any:
     are called time, several levels keep their names."""
     import pyarrow as pa
 
+    try:
+        return _as_arrow(X, pa)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise UserError(f"X cannot be read as a table ({words_of(error)}); give each column one type and one name") from None
+
+
+def _as_arrow(X: Any, pa: Any) -> Any:
     if not is_pandas(X):
         return pa.table(X)
     index = type(X.index).__name__
@@ -80,7 +78,7 @@ def _are_several(X: Any) -> bool:
 
 def _sequence(one: Any, place: int) -> NDArray[Any]:
     try:
-        array = np.asarray(one)
+        array = np.asarray(one.detach().cpu() if hasattr(one, "detach") else one)
         array = array.astype(np.float64) if array.dtype == object else array
     except (ValueError, TypeError):
         raise UserError(f"sequence {place} of X is no array of numbers; give arrays (time, channels) or (time,)") from None

@@ -15,9 +15,10 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from hrnn.arguments import shown
 from hrnn.data import cache, find
+from hrnn.data.source import paths_in
 from hrnn.errors import UserError
 from hrnn.estimators.fitting import DATA, Estimator, in_python
-from hrnn.estimators.given import as_arrow, is_frame, parts_of, paths_in, sequences_in, write
+from hrnn.estimators.given import as_arrow, is_frame, parts_of, sequences_in, write
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE, source_of
 
@@ -174,10 +175,13 @@ class SequenceClassifier(ClassifierMixin, OfSequences):  # type: ignore[misc]
         return self
 
     def _targets(self, y: NDArray[Any]) -> tuple[list[Any], NDArray[Any]]:
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        try:
+            check_classification_targets(y)
+            self.classes_, codes = np.unique(y, return_inverse=True)
+        except TypeError:
+            raise UserError("y has labels of several types, or lacks some; give texts or numbers, one for each") from None
         if len(self.classes_) < 2:
-            raise UserError(f"y has one class only ({shown(self.classes_[0])}); give at least two")
+            raise UserError(f"y has one class only ({self.classes_.tolist()[0]!r}); give at least two")
         names = names_of(self.classes_)
         return [names[code] for code in codes], codes
 

@@ -25,6 +25,7 @@ ADDED_SINCE_1: dict[str, dict[str, Any]] = {
     "upkeep": {"frozen_every": 0, "tracker": None},
     "task text": {"unknown": False},
     "task needle": {"flagged": True, "decoys": 0},
+    "task series": {"identified": ""},
     "model": {"gradient": None, "segments_at_once": 1, "normalized": False, "symbol_weights": "equal", "head": "lowest"},
     "learning": {"average": None},
 }

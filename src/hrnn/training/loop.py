@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -273,7 +274,7 @@ def validate(run: Run) -> bool:
     position.validated_at = position.updates
     if (value := report.get(run.task.score.name)) is None:
         raise UserError(f"the task's score is {run.task.score.name}, and it reports {', '.join(report)}; name one of these")
-    better = position.best is None or run.task.score.better(value, position.best)
+    better = not isnan(value) and (position.best is None or run.task.score.better(value, position.best))
     best = better or value == position.best
     if best:
         position.best, position.best_at = value, position.updates

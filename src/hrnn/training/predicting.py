@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from hrnn.data import Part, Sequences, Source, Spans, cache, find, folder, table
 from hrnn.data.array_sources import Arrays
+from hrnn.data.columns import NO_DATA, PARTS, TARGETS, TIMES
 from hrnn.data.folders import Folder
+from hrnn.data.source import paths_in
 from hrnn.data.tables import Table
 from hrnn.errors import UserError
 from hrnn.tasks import Reading, Series
@@ -37,34 +39,64 @@ class Predicted:
 
 def source_for(task: Series, data: Any) -> Source:
     """Data as the run's task reads them, without targets."""
-    pre, kind = task.learned, task.kind
-    source = find(data) if kind is None or not _are_paths(data) else replace(task, data=tuple(data), target=NONE).source
+    pre = task.learned
+    if task.kind is not None and (paths := paths_in(data)):
+        return replace(task, data=paths, validation=(), test=(), labels=None, target=NONE).source
+    source = find(data, tokens=True) if task.kind == "tokens" else find(data)
     if isinstance(source, Table):
-        id, time = (False if value == NONE else value for value in (task.id, task.time))
-        names = [name for name, one in zip(pre.channels, pre.kinds, strict=True) if one == "category"]
-        return table(data, id=id, time=time, values=pre.channels, target=False, part=False, categorical=names)
-    if isinstance(source, Folder) and kind is None:
-        return folder(data, labels=False)
-    return source
+        id, time = (False if value == NONE else value for value in (_id_column(task, source), task.time))
+        names = [name for name, one in zip(pre.channels, pre.kinds, strict=True) if one != "number"]
+        held = source.held if source.held is not None else source.files()
+        return table(held, id=id, time=time, values=pre.channels, target=False, part=False, categorical=names)
+    return folder(data, labels=False) if isinstance(source, Folder) else source
 
 
-def _are_paths(data: Any) -> bool:
-    return isinstance(data, Sequence) and all(hasattr(one, "__fspath__") for one in data)
+def _id_column(task: Series, source: Table) -> str | None:
+    """The column that told sequences apart in training. A table without it is one sequence, unless the column may be there
+    under another name."""
+    name, columns = task.identified or task.id, source.columns()
+    if name in (None, NONE) or name in columns:
+        return name
+    known = {*task.learned.channels, task.learned.target_name, task.group, task.split, *TIMES, *TARGETS, *PARTS, *NO_DATA}
+    strange = [column for column in columns if column not in known and column.lower() not in known]
+    if strange and not task.values:
+        raise UserError(
+            f"training told sequences apart by the column {name!r}, which {source.paths[0][0]} lacks, and {strange[0]!r} was "
+            f"not in training; call it {name!r}, or drop it if this is one sequence"
+        )
+    return NONE
 
 
 def sequences_for(task: Series, data: Any) -> Sequences:
-    """A cache of its own, which goes with the object. Arrays have no names: their channels are those of training, in order."""
+    """A cache of its own, which goes with the object. Only tables have names: channels of others are those of training, in
+    order."""
     source = source_for(task, data)
     sequences, pre = cache(source), task.learned
     layout = sequences.layout
-    if isinstance(source, Arrays) and layout.channels != pre.channels and len(layout.channels) == len(pre.channels):
+    if isinstance(source, Table) or layout.tokens != bool(pre.tokens):
+        return sequences
+    if (here := len(layout.channels)) != (there := len(pre.channels)):
+        raise UserError(f"the data have {here} channel(s), and training had {there}; give as many, in the same order")
+    if layout.channels != pre.channels:
         sequences.vocabularies = {
             pre.channels[place]: entries
             for place, name in enumerate(layout.channels)
             if (entries := sequences.vocabularies.get(name)) is not None
         }
-        sequences.layout = replace(layout, channels=pre.channels, rate=pre.rate or None)
+        rate = (pre.rate or None) if isinstance(source, Arrays) else layout.rate
+        sequences.layout = replace(layout, channels=pre.channels, rate=rate)
     return sequences
+
+
+def beside(names: Iterable[str], others: Collection[str]) -> dict[str, str]:
+    """Names of columns, by channel, that none of the others has."""
+    found: dict[str, str] = {}
+    for name in names:
+        column = name
+        while column in others or column in found.values():
+            column += "_"
+        found[name] = column
+    return found
 
 
 def predictions(network: Network, task: Series, data: Any) -> Iterator[Predicted]:

@@ -18,6 +18,7 @@ from hrnn.training.answers import Answers, Floats
 from hrnn.training.network import Network
 
 LARGEST = float(np.finfo(np.float32).max)
+BOOLEANS: dict[str, Any] = {"true": 1.0, "false": 0.0}  # as files of tables have them
 Values = Mapping[str, Any] | Sequence[Any] | NDArray[Any] | float | str | None
 
 
@@ -140,6 +141,7 @@ class Stream:
 
 
 def _number(value: Any, channel: str) -> float:
+    value = BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
     try:
         number = math.nan if value is None or value == "" else float(value)
     except (TypeError, ValueError):

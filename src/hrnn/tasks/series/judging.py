@@ -133,12 +133,12 @@ class Forecasts(Judge):
 
     naive:   of each channel, the mean change in training, as the network reads it: what MASE divides by
     changes: of each channel, what the network's targets were divided by
-    scale:   of each channel, in the source's units
+    scale:   of each channel, in the source's units; None where sequences have their own, and errors in units would not add up
     """
 
-    def __init__(self, naive: tuple[float, ...], changes: tuple[float, ...], scale: np.ndarray):
+    def __init__(self, naive: tuple[float, ...], changes: tuple[float, ...], scale: np.ndarray | None):
         self.naive, self.changes = torch.tensor(naive).double(), torch.tensor(changes).double()
-        self.scale = torch.from_numpy(scale)
+        self.scale = None if scale is None else torch.from_numpy(scale)
         self.sums = {"errors": torch.zeros(5, len(naive), dtype=torch.float64)}  # ours, naive, their squares, count
 
     def add(self, window: Window, logits: Tensor, fresh: bool) -> None:
@@ -156,10 +156,14 @@ class Forecasts(Judge):
         met = count > 0
         means = [one[met] / count[met] for one in sums]
         ours, naive = (one * self.changes[met] for one in means[:2])
-        roots = [one.sqrt() * self.changes[met] * self.scale[met] for one in means[2:]]
-        return {
+        scaled = {
             "mase": float((ours / self.naive[met]).mean()),
             "naive_mase": float((naive / self.naive[met]).mean()),
+        }
+        if self.scale is None:
+            return scaled
+        roots = [one.sqrt() * self.changes[met] * self.scale[met] for one in means[2:]]
+        return scaled | {
             "mae": float((ours * self.scale[met]).mean()),
             "naive_mae": float((naive * self.scale[met]).mean()),
             "rmse": float(roots[0].mean()),

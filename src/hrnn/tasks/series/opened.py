@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrnn.data import Part, Preprocessing, Sequences, Source, Spans, array_files, cache, find, folder, learn, split
-from hrnn.errors import UserError
+from hrnn.errors import UserError, shortened
 
 Kind = Literal["audio", "bases", "proteins", "bytes", "text", "tokens"]
 NONE = "none"  # instead of a column: there is none
@@ -53,12 +53,12 @@ def source_of(
     data: Any = list(paths["training"])
     if others := {part: list(some) for part, some in paths.items() if some and part != "training"}:
         data = {"training": data, **others}
+    if kind is not None and given.get("target") is False:
+        given = {"labels": False, **{name: value for name, value in given.items() if name != "target"}}
     if kind == "tokens":
-        _refuse(given, kind)
+        _refuse({name: value for name, value in given.items() if value is not False}, kind)
         return array_files(data, tokens=True)
     if kind is not None:
-        if given.get("target") is False:
-            given = {"labels": False, **{name: value for name, value in given.items() if name != "target"}}
         _refuse({name: value for name, value in given.items() if name != "labels"}, kind)
         kinds = {"bases": "letters", "proteins": "letters"}
         letters = "amino acids" if kind == "proteins" else "bases"
@@ -93,11 +93,46 @@ def open_data(source: Source, place: Path, by: Any, validation: float, test: flo
     found = _KNOWN.get(key)
     if found is None:
         sequences = cache(source, cache_folder(source, place), replace=True, sort_budget=memory)
-        if by == "forecast":
-            by = None if "part" in sequences.labels else "time"
-        found = Opened(sequences, split(sequences, by, validation=validation, test=test))
+        found = Opened(sequences, _parts(sequences, by, validation, test))
         _KNOWN[key] = found
     return found
+
+
+def _parts(sequences: Sequences, by: Any, validation: float, test: float) -> dict[str, Spans]:
+    if by != "forecast":
+        return split(sequences, by, validation=validation, test=test)
+    if "part" in sequences.labels:
+        return split(sequences, "given", validation=validation, test=test)
+    longest, shares = int(sequences.lengths.max()), [validation, test]
+    if min(share for share in shares if share) * longest < 2:  # what follows a step is asked, so an end of one is too short
+        if len(sequences) > 2:
+            return split(sequences, "random", validation=validation, test=test)
+        shares = [max(share, 2.5 / longest) if share else 0.0 for share in shares]
+    return split(sequences, "time", validation=shares[0], test=shares[1])
+
+
+def check_steps(part: Part, name: str) -> None:
+    """Something must follow something in a part that asks what follows."""
+    if part.lengths.max() < 2:
+        raise UserError(
+            f"no sequence has two inputs in {name}, and nothing follows one; give longer series, a larger --held-out, a "
+            f"smaller --patch, or --split-by random"
+        )
+
+
+def check_targets(part: Part, where: Path) -> None:
+    """Other data that a run is tested on have targets of its kind, and no class that it never learned."""
+    pre, layout = part.preprocessing, part.sequences.layout
+    name = pre.target_name or "target"
+    if pre.targets != "none" and layout.target != pre.targets:
+        has = "none" if layout.target is None else f"one for each {layout.target}"
+        raise UserError(
+            f"the run learned {name!r}, one for each {pre.targets}, and {where} has {has}; name its column {name!r}"
+        )
+    if pre.target_kind == "class" and (strange := part.strange_class()) is not None:
+        raise UserError(f"class {shortened(strange)!r} occurs in {where}, and training had none of it; leave it out")
+    if pre.target_kind == "number" and part.sequences.labels["target"] is not None:
+        raise UserError(f"the run learned numbers, and {name!r} of {where} holds texts; give numbers")
 
 
 def cache_folder(source: Source, place: Path) -> Path:

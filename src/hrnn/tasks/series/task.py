@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from hrnn.data import Part, Preprocessing, Source, whole
+from hrnn.data.tables import Table
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
-from hrnn.limits import Limit, above, at_least, in_bytes, option
+from hrnn.limits import Limit, above, at_least, hidden, in_bytes, option
 from hrnn.metrics import Metric
 from hrnn.tasks.contract import ACCURACY, BITS_PER_NAT, Judge, Task, cross_entropy
 from hrnn.tasks.series.aims import aimed, towards
@@ -24,7 +25,17 @@ from hrnn.tasks.series.baselines import of_forecasts, of_symbols
 from hrnn.tasks.series.batches import Asked, Carried, Whole, in_batches, in_streams
 from hrnn.tasks.series.choices import Shape, chosen, crop_for, epochs_for, warnings
 from hrnn.tasks.series.judging import Classes, Forecasts, Numbers, Readout
-from hrnn.tasks.series.opened import NONE, Kind, Opened, changes, open_data, source_of, with_lead
+from hrnn.tasks.series.opened import (
+    NONE,
+    Kind,
+    Opened,
+    changes,
+    check_steps,
+    check_targets,
+    open_data,
+    source_of,
+    with_lead,
+)
 from hrnn.tasks.windows import Batch, Reading, Window
 
 AUDIO_PATCH = 8
@@ -105,6 +116,7 @@ class Series(Task):
     weights: tuple[float, ...] = dataclasses.field(default=(), metadata={"hidden": True, "limit": MANY})
     naive: tuple[float, ...] = dataclasses.field(default=(), metadata={"hidden": True, "limit": MANY})
     changed: tuple[float, ...] = dataclasses.field(default=(), metadata={"hidden": True, "limit": MANY})
+    identified: str = hidden("")  # the column of ids
     tested: Path | None = dataclasses.field(default=None, metadata={"hidden": True})
 
     suggested: ClassVar[dict[str, Any]] = {"learning_rate": 2e-3, "schedule": "cosine"}
@@ -168,7 +180,9 @@ class Series(Task):
         if name == "test" and self.tested is not None:
             other = replace(self, data=(self.tested,), validation=(), test=(), split=None, split_by="random", tested=None)
             sequences = open_whole(other)
-            return Part(sequences, self.learned, whole(sequences)), None
+            part = Part(sequences, self.learned, whole(sequences))
+            check_targets(part, self.tested)
+            return part, None
         spans, skips = self.opened.parts[name], None
         if lead and spans.starts.any():
             spans, skips = with_lead(spans, lead * self.learned.patch, self.learned.patch)
@@ -187,13 +201,20 @@ class Series(Task):
         if task.preprocessing is None:
             pre = task.learned
             forecast = task.forecast or (1 if pre.targets == "none" else None)
-            task = replace(task, preprocessing=pre, forecast=forecast, patch=pre.patch, crop=task.cropped)
+            source = task.source
+            identified = (source.id_column or "") if isinstance(source, Table) else ""
+            task = replace(
+                task, preprocessing=pre, forecast=forecast, patch=pre.patch, crop=task.cropped, identified=identified
+            )
             if not pre.tokens:
                 task = replace(task, normalise=pre.normalise)
             part, _ = task.part("training")
             if pre.target_kind == "class" and task.class_weights == "balanced":
                 counts = part.class_counts()
                 task = replace(task, weights=tuple((counts.sum() / (len(counts) * np.maximum(counts, 1))).tolist()))
+            if task.asked.target == "next":
+                for name in task.opened.parts:
+                    check_steps(task.part(name)[0], name)
             if task.asked.target == "next" and not pre.tokens:
                 naive, changed = changes(part)
                 task = replace(task, naive=naive, changed=changed)
@@ -238,7 +259,7 @@ class Series(Task):
             return (Metric("mae"), Metric("rmse"), Metric("mae_of_mean"), SQUARES)
         if pre.tokens:
             return (BITS_PER_SYMBOL, ACCURACY)
-        errors = ("mase", "naive_mase", "mae", "naive_mae", "rmse", "naive_rmse")
+        errors = ("mase", "naive_mase", *(() if pre.normalise == "sequence" else ("mae", "naive_mae", "rmse", "naive_rmse")))
         return (*map(Metric, errors), SQUARES)
 
     def aimed(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Batch:
@@ -299,8 +320,8 @@ class Series(Task):
             return Numbers(pre, readout)
         if pre.tokens:
             return None
-        scale = np.array(pre.scale)[pre.numeric] if pre.normalise == "channel" else np.ones(len(pre.numeric))
-        return Forecasts(self.naive, self.changed, scale)
+        scale = {"channel": np.array(pre.scale)[pre.numeric], "none": np.ones(len(pre.numeric)), "sequence": None}
+        return Forecasts(self.naive, self.changed, scale[pre.normalise])
 
     def baselines(self, part: str) -> dict[str, float]:
         if self.learned.targets != "none":
