@@ -41,6 +41,13 @@ def test_a_table(tmp_path):
         assert words in lines
 
 
+def test_timestamps_are_seconds_apart_whatever_their_unit(tmp_path):
+    times = pa.array([0, 1500, 3000, 9000], pa.timestamp("ms"))
+    found = inspect(table(write_table(pa.table({"ds": times, "y": [1.0, 2, 3, 4]}), tmp_path / "t.parquet")))
+    assert (found.times.usual, found.times.least, found.times.most, found.times.gaps) == (1.5, 1.5, 6, 1)
+    assert "times (timestamp[ms]): irregular, usually 1.5 s apart, 1 gap(s)" in found.lines()
+
+
 def test_recordings_and_parts(tmp_path):
     found = inspect(find(recordings(tmp_path)))
     assert found.rate == 8000

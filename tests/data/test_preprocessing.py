@@ -139,6 +139,60 @@ def test_intervals_on_request(tmp_path):
     assert learn(regular, split(regular), intervals=True).interval == 1
 
 
+SECONDS = [0, 10, 17, 27, 1000]
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def timed(times):
+    return cache(table(pa.table({"ds": times, "y": [float(step) for step in range(len(times))]})))
+
+
+def stamped(unit):
+    """A series with timestamps of a unit, from 2024 on."""
+    return timed(pa.array([(1_704_067_200 + second) * UNITS[unit] for second in SECONDS], pa.timestamp(unit)))
+
+
+@pytest.mark.parametrize("trained", UNITS)
+def test_intervals_of_timestamps_are_seconds_whatever_their_unit(trained):
+    made = stamped(trained)
+    pre = learn(made, {"training": whole(made)})
+    assert (pre.interval, pre.times) == (10, "timestamps")
+    for unit in UNITS:
+        np.testing.assert_array_equal(Part(stamped(unit), pre).inputs(0), Part(made, pre).inputs(0))
+        assert Part(stamped(unit), pre).inputs(0, 2, 3)[0, 1] == np.float32(np.log(0.7))
+
+
+def test_nanoseconds_between_timestamps_are_not_lost():
+    made = timed(pa.array([1_704_067_200_000_000_000 + step for step in (0, 1, 2, 5)], pa.timestamp("ns")))
+    pre = learn(made, {"training": whole(made)})
+    assert pre.interval == 1e-9
+    np.testing.assert_allclose(Part(made, pre).inputs(0)[:, 1], [0, 0, 0, np.log(3)], rtol=1e-6)
+
+
+def test_timestamps_and_numbers_are_not_taken_for_each_other():
+    stamps, numbers = stamped("s"), timed(SECONDS)
+    of_stamps, of_numbers = (learn(one, {"training": whole(one)}) for one in (stamps, numbers))
+    assert (of_numbers.interval, of_numbers.times) == (10, "numbers")
+    with pytest.raises(UserError, match="times of the data are numbers, and training had timestamps; give timestamps, such as"):
+        Part(numbers, of_stamps)
+    with pytest.raises(UserError, match="times of the data are timestamps, and training had numbers; give numbers in the same"):
+        Part(stamps, of_numbers)
+    regular = learn(stamps, {"training": whole(stamps)}, intervals=False)
+    assert regular.times is None
+    assert Part(numbers, regular).inputs(0).shape == (5, 1)  # nobody reads them
+
+
+def test_a_run_that_did_not_note_what_times_are_reads_them_as_they_are():
+    made = stamped("ms")
+    stored = replace(learn(made, {"training": whole(made)}), interval=10_000.0).to_json()
+    del stored["times"]
+    pre = Preprocessing.from_json(stored)
+    assert pre.times is None
+    for other, unit in ((made, 1000), (stamped("s"), 1), (timed(SECONDS), 1)):
+        expected = np.log(np.diff(SECONDS) * unit / 10_000)
+        np.testing.assert_allclose(Part(other, pre).inputs(0)[1:, 1], expected, rtol=1e-6)
+
+
 def test_later_data_may_have_other_columns_order_and_vocabulary(tmp_path):
     made = mixed(tmp_path)
     pre = learn(made, split(made))

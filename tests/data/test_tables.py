@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, timedelta, timezone
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
 import pytest
 
 from hrnn.data import cache, find, table
+from hrnn.data.times import nanoseconds
 from hrnn.errors import UserError
 from tests.data.made import panel, write_table
 
@@ -201,3 +204,29 @@ def test_timestamps_keep_their_unit(tmp_path):
     assert (sequences.layout.time, sequences.times(0).tolist()) == ("timestamp[ms]", [0, 1500, 3000])
     (tmp_path / "t.csv").write_text("date,v\n2020-01-01,1\n2020-01-02,2\n")
     assert np.diff(cache(table(tmp_path / "t.csv")).times(0)).tolist() == [86400]
+
+
+@pytest.mark.parametrize(
+    "text", ["2024-02-29", "1969-12-31 23:59:59.25", "2024-01-01 05", "2024-01-01T05:06", "2024-01-01 00:00:07"]
+)
+def test_single_timestamps_are_read_as_those_of_tables(tmp_path, text):
+    (tmp_path / "t.csv").write_text(f"time,v\n1900-01-01 00:00:00.000000001,1\n{text},2\n")
+    sequences = cache(table(tmp_path / "t.csv"))
+    assert sequences.layout.time == "timestamp[ns]"
+    found = nanoseconds(text)
+    assert found == sequences.times(0)[1]
+    moment = datetime.fromisoformat(text)
+    east = moment.replace(tzinfo=UTC).astimezone(timezone(timedelta(hours=5, minutes=30)))
+    assert found == nanoseconds(moment) == nanoseconds(east) == nanoseconds(np.datetime64(text)) == nanoseconds(f" {east} ")
+
+
+def test_what_is_a_timestamp_and_what_is_none():
+    noon = nanoseconds("2024-01-01 12:00:00")
+    assert nanoseconds("2024-01-01T13:00:00.123456789+01:00") == noon + 123_456_789
+    assert nanoseconds("2024-01-01 12:00Z") == nanoseconds("2024-01-01 14:00+02") == noon
+    assert nanoseconds(date(2024, 1, 1)) == noon - 12 * 3600 * 10**9
+    assert nanoseconds(np.datetime64("9999-01-01")) == nanoseconds("9999-01-01")
+    texts = ("7", "20240101", "2024", "2024-02-30", "2024-01-01+01", "noon", "", "NaT")
+    for wrong in (7, 7.5, True, *texts, np.datetime64("NaT")):
+        with pytest.raises(ValueError):  # noqa: PT011
+            nanoseconds(wrong)

@@ -82,3 +82,18 @@ def test_columns_of_several_types_and_two_of_one_name_are_a_sentence(columns):
 def test_forecasts_of_a_column_called_step():
     frame = pd.DataFrame({"step": np.arange(60.0), "v": np.arange(60.0) ** 0.5})
     assert list(hrnn.Forecaster(2, **QUICK).fit(frame).forecast_.columns) == ["step", "step_", "v"]
+
+
+def test_times_of_any_unit_are_the_same():
+    seconds = np.random.default_rng(0).integers(5, 15, len(LONG)).cumsum()
+    stamped = LONG.assign(time=(pd.Timestamp("2026-01-01") + pd.to_timedelta(seconds, "s")).astype("datetime64[s]"))
+    model = hrnn.SequenceClassifier(**QUICK, options={"id": "walk", "values": ["a", "b"]}).fit(stamped, "gait")
+    learned = model.trained_.config.task.learned
+    assert (learned.interval > 0, learned.times) == (True, "timestamps")
+    expected = model.predict_proba(stamped)
+    for unit in ("ms", "us", "ns"):
+        assert np.array_equal(model.predict_proba(stamped.assign(time=stamped["time"].astype(f"datetime64[{unit}]"))), expected)
+    stream, walk = model.trained_.stream(), stamped[stamped["walk"] == "w0"]
+    for row in walk.assign(time=walk["time"].astype("datetime64[ns]") + pd.Timedelta(1, "ns")).itertuples():
+        answer = stream.step([row.a, row.b], row.time)
+    assert np.allclose([answer["p_fast"], answer["p_slow"]], expected[0], atol=1e-6)

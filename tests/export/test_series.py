@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 import hrnn as library
 from hrnn.cli import main
 from hrnn.export import Step
-from hrnn.export.series import around
+from hrnn.export.series import around, columns_of
 from hrnn.training.answers import probabilities
 from tests.runs import SMALL
 
@@ -149,6 +150,15 @@ def test_what_the_columns_are(runs):
     kinds = [(column["name"], column["is"]) for column in columns]
     assert kinds == [("x", "number"), ("y", "number"), ("x", "missing"), ("time", "interval"), ("shoe", "category")]
     assert sorted(columns[-1]["names"]) == ["boot", "sandal"]
+
+
+@pytest.mark.parametrize(
+    ("times", "unit"), [("numbers", "the source's unit"), ("timestamps", "seconds"), (None, "the source's unit")]
+)
+def test_the_unit_of_times_is_said(runs, times, unit):
+    pre = replace(runs("classes").config.task.learned, times=times)
+    (interval,) = [column for column in columns_of(pre) if column["is"] == "interval"]
+    assert interval["meaning"] == f"the time since the step before, in {unit}; 0 at the first step"
 
 
 @pytest.mark.long

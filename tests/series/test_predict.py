@@ -2,17 +2,27 @@
 
 import csv
 import io
+import json
+import math
+import shutil
+from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
 import hrnn as library
+from hrnn.cli import main
 from hrnn.data import cache, find
+from hrnn.errors import UserError
 from hrnn.training.answers import Answers
+from hrnn.training.formats import checksum
+from hrnn.training.streaming import Stream
 from tests.commands.console import complaint, hrnn
-from tests.data.made import write_wav
-from tests.series.made import KINDS, train, write
+from tests.data.made import write_table, write_wav
+from tests.series.made import KINDS, TINY, train, write
 
 
 def values_of(trained, path):
@@ -130,6 +140,107 @@ def test_what_cannot_be_predicted(tmp_path, capsys):
     assert "ends with .parquet or .csv" in complaint(capsys, "predict", run, kinds["class"][0], "-o", tmp_path / "out.xls")
     assert "cannot be written" in complaint(capsys, "predict", run, kinds["class"][0], "-o", tmp_path / "no" / "out.csv")
     assert not list(tmp_path.glob("*out*"))
+
+
+def stamped(unit="s", later=0.0):
+    """Sequences with a class, at irregular timestamps of this unit, all of them so many seconds later."""
+    random, columns = np.random.default_rng(0), {"id": [], "time": [], "a": [], "label": []}
+    for number in range(16):
+        times = 1_704_067_207 + np.cumsum(random.integers(5, 16, 9 + number % 4)) + later
+        columns["id"] += [f"s{number}"] * len(times)
+        columns["time"] += [round(time * 1000) for time in times]
+        columns["a"] += random.normal(number % 2, 1, len(times)).tolist()
+        columns["label"] += ["odd" if number % 2 else "even"] * len(times)
+    columns["time"] = pa.array(columns["time"], pa.timestamp("ms")).cast(pa.timestamp(unit))
+    return pa.table(columns)
+
+
+@pytest.fixture(scope="module")
+def on_stamps(tmp_path_factory):
+    """A run on a table of timestamps in seconds, and its data."""
+    folder = tmp_path_factory.mktemp("stamps")
+    path = write_table(stamped(), folder / "t.csv")
+    run = folder / "runs" / "r"
+    words = ["train", "series", path, "--batch", "4", "--window", "12", *TINY, "--updates", "20", "--run", run]
+    assert main([str(word) for word in words]) == 0
+    return run, path
+
+
+def test_the_unit_of_timestamps_does_not_matter(on_stamps, tmp_path):
+    run, path = on_stamps
+    trained = library.load(run)
+    pre = trained.config.task.learned
+    assert (pre.interval, pre.times) == (10, "timestamps")
+    expected = trained.predict_proba([path])
+    assert np.ptp(expected[:, 0]) > 1e-3
+    of_texts = stamped().set_column(1, "time", stamped()["time"].cast(pa.string()))
+    zoned = stamped().set_column(1, "time", stamped()["time"].cast(pa.timestamp("ns", "Asia/Kolkata")))
+    fractions = write_table(stamped("ms", 0.5), tmp_path / "fractions.csv")
+    assert cache(find(str(fractions))).layout.time == "timestamp[ns]"
+    for same in ([fractions], *map(stamped, ("s", "ms", "us", "ns")), of_texts, zoned):
+        assert np.array_equal(trained.predict_proba(same), expected)
+
+
+def nanosecond(time):
+    return np.datetime64(time, "ns")
+
+
+@pytest.mark.parametrize("given", [str, datetime.isoformat, datetime, datetime.astimezone, np.datetime64, nanosecond])
+def test_streams_take_timestamps_of_every_kind(on_stamps, given):
+    trained = library.load(on_stamps[0])
+    stream = trained.stream()
+    for row in stamped("us").slice(9, 10).to_pylist():
+        answer = stream.step([row["a"]], row["time"] if given is datetime else given(row["time"]))
+    expected = trained.predict_proba(stamped())[1]
+    assert np.allclose([answer["p_even"], answer["p_odd"]], expected, atol=1e-6)
+
+
+def test_lines_have_timestamps_as_files_have_them(on_stamps, tmp_path, capsys, monkeypatch):
+    run, path = on_stamps
+    fractions = write_table(stamped("ms", 0.25), tmp_path / "fractions.csv")
+    expected = dict(zip((f"s{number}" for number in range(16)), library.load(run).predict_proba([path])[:, 0], strict=True))
+    for data in (path, fractions):
+        monkeypatch.setattr("sys.stdin", io.StringIO(data.read_text()))
+        code, out, err = hrnn(capsys, "predict", run, "--follow")
+        assert code == 0, err
+        last = {line["id"]: float(line["p_even"]) for line in csv.DictReader(io.StringIO(out))}
+        assert last == pytest.approx(expected, abs=1e-6)
+    monkeypatch.setattr("sys.stdin", io.StringIO("id,time,a\ns,1704067207,1\n"))
+    said = "line 2: time is '1704067207', and training had timestamps; give a text such as 2024-01-01 00:00:07"
+    assert said in complaint(capsys, "predict", run, "--follow")
+
+
+def test_timestamps_and_numbers_are_not_taken_for_each_other(on_stamps, tmp_path, capsys):
+    run, _ = on_stamps
+    numbers = stamped().set_column(1, "time", stamped()["time"].cast(pa.int64()))
+    said = "the times of the data are numbers, and training had timestamps; give timestamps, such as 2024-01-01 00:00:07"
+    assert said in complaint(capsys, "predict", run, write_table(numbers, tmp_path / "n.csv"), "-o", tmp_path / "out.csv")
+    trained = library.load(run)
+    for time in (7, 7.5, "7", "noon", np.datetime64("NaT")):
+        with pytest.raises(UserError, match="and training had timestamps; give a text such as 2024-01-01 00:00:07"):
+            trained.stream().step([1.0], time)
+    task = trained.config.task
+    for kind in ("numbers", None):  # None: a run that did not note it
+        stream = Stream(trained.network, replace(task, preprocessing=replace(task.learned, times=kind)))
+        for time in ("2024-01-01", datetime(2024, 1, 1), np.datetime64("2024-01-01", "ns"), "inf", math.nan, 10**400):
+            with pytest.raises(UserError, match="give a finite number, in the unit that the times of training had"):
+                stream.step([1.0], time)
+        stream.step([1.0], "1700000000000000001")
+        stream.step([1.0], 1700000000000000002)  # floats would not tell them apart
+        with pytest.raises(UserError, match="time is 15 after 1700000000000000002; times increase"):
+            stream.step([1.0], 15)
+
+
+def test_a_run_that_did_not_note_what_times_are_goes_on_as_before(on_stamps, tmp_path):
+    run = shutil.copytree(on_stamps[0], tmp_path / "r")
+    entries = json.loads((run / "config.json").read_text())
+    del entries["task"]["preprocessing"]["times"]
+    (run / "config.json").write_text(json.dumps({**entries, "checksum": checksum(entries)}))
+    trained, noted = library.load(run), library.load(on_stamps[0])
+    assert trained.config.task.learned.times is None
+    expected = noted.predict_proba(stamped())
+    assert np.array_equal(trained.predict_proba(stamped()), expected)
+    assert np.abs(trained.predict_proba(stamped("us")) - expected).max() > 1e-3
 
 
 def _other(tmp_path):

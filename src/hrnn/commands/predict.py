@@ -50,7 +50,8 @@ class Predict:
     """A file to be written, .parquet or .csv; by default CSV on standard output."""
     follow: bool = False
     """Read CSV from standard input, its first line the names of columns, and answer each line at once. Sequences are told apart
-    by the column for ids, if there is one; memory grows with their number, not with their length."""
+    by the column for ids, if there is one; memory grows with their number, not with their length. Times are written as the data
+    had them: timestamps, such as 2024-01-01 00:00:07, or numbers."""
     checkpoint: str = "best"
     """best (on validation), last, or the number of an update."""
     own: Trust = field(default_factory=Trust)
@@ -207,15 +208,12 @@ def _column(given: str | None, header: Sequence[str], names: Sequence[str]) -> s
     return next((known[name] for name in names if name in known), None)
 
 
-def _time(line: dict[str, str], column: str | None, needed: bool) -> float | None:
+def _time(line: dict[str, str], column: str | None, needed: bool) -> str | None:
     if not needed:
         return None
     if column is None:
         raise UserError("there is no column of times, and training had one; add it")
-    try:
-        return float(line[column])
-    except ValueError:
-        raise UserError(f"time {shortened(line[column])!r} is no number; --follow reads times as numbers only") from None
+    return line[column]
 
 
 def _headings(columns: Sequence[str], ahead: int) -> list[str]:

@@ -13,6 +13,7 @@ from hrnn.data.sequences import Sequences
 from hrnn.data.source import Source
 from hrnn.data.splits import whole
 from hrnn.data.statistics import moments, spacing, target_values
+from hrnn.data.times import time_kind
 
 GAP = 1.5  # usual differences of time, from where on steps are missing
 FAR = 30  # standard deviations of a mean or a scale from where it is known to harm
@@ -32,8 +33,8 @@ class Channel:
 
 @dataclass(frozen=True)
 class Times:
-    """type: "number" or that of a timestamp. usual, least, most: differences of neighbours. gaps: differences of more than 1.5
-    usual ones."""
+    """type: "number" or that of a timestamp. usual, least, most: differences of neighbours, of timestamps in seconds. gaps:
+    differences of more than 1.5 usual ones."""
 
     type: str
     usual: float
@@ -86,9 +87,8 @@ class Description:
             lines.append(f"  and {len(self.channels) - 20:,} more channels")
         if self.times is not None:
             regular = "irregular" if self.times.irregular else "regular"
-            lines.append(
-                f"times ({self.times.type}): {regular}, usually {self.times.usual:g} apart, {self.times.gaps:,} gap(s)"
-            )
+            usual = f"{self.times.usual:g}{' s' if time_kind(self.times.type) == 'timestamps' else ''}"
+            lines.append(f"times ({self.times.type}): {regular}, usually {usual} apart, {self.times.gaps:,} gap(s)")
         if self.targets is not None and self.targets.classes is not None:
             counts = ", ".join(f"{name} {count:,}" for name, count in list(self.targets.classes.items())[:20])
             lines.append(f"{len(self.targets.classes)} classes, one for each {self.targets.of}: {counts}")

@@ -13,6 +13,7 @@ from hrnn.data.preprocessing import Preprocessing
 from hrnn.data.sequences import Sequences
 from hrnn.data.splits import Spans
 from hrnn.data.statistics import codes_met, moments, spacing, target_values
+from hrnn.data.times import time_kind
 from hrnn.errors import UserError, shortened
 from hrnn.telling import working
 
@@ -53,7 +54,8 @@ def learn(
         entries |= _tokens(sequences, training) if layout.tokens else _vectors(sequences, training)
     if normalise == "none":
         entries |= {"mean": (0.0,) * len(layout.channels), "scale": (1.0,) * len(layout.channels)}
-    entries["interval"] = 0.0 if layout.tokens else _interval(sequences, training, intervals)
+    if not layout.tokens:
+        entries |= _interval(sequences, training, intervals)
     if layout.target is not None:
         entries |= _targets(sequences, parts, target)
     return Preprocessing(**entries)
@@ -91,15 +93,14 @@ def _vectors(sequences: Sequences, training: Spans) -> dict[str, Any]:
     }
 
 
-def _interval(sequences: Sequences, training: Spans, wanted: bool | None) -> float:
-    if sequences.layout.time is None:
-        if wanted:
-            raise UserError("intervals are asked for, and the sequences have no times; name the column of times")
-        return 0.0
-    if wanted is False:
-        return 0.0
+def _interval(sequences: Sequences, training: Spans, wanted: bool | None) -> dict[str, Any]:
+    if sequences.layout.time is None and wanted:
+        raise UserError("intervals are asked for, and the sequences have no times; name the column of times")
+    if sequences.layout.time is None or wanted is False:
+        return {}
     typical, least, most = spacing(sequences, training)
-    return typical if wanted or most > IRREGULAR * least else 0.0
+    read = typical > 0 and (wanted or most > IRREGULAR * least)
+    return {"interval": typical, "times": time_kind(sequences.layout.time)} if read else {}
 
 
 def class_name(value: float) -> str:

@@ -15,6 +15,7 @@ from hrnn.data.sequences import Sequences
 from hrnn.data.source import Numbers
 from hrnn.data.splits import Spans, whole
 from hrnn.data.statistics import Floats, Moments, target_values
+from hrnn.data.times import per_second, time_kind
 from hrnn.errors import UserError, shortened
 
 
@@ -105,8 +106,8 @@ class Part:
         """The log of the time since the step before, in usual ones; 0 at a sequence's first."""
         times = self.sequences.times(number, max(first - 1, 0), last)
         assert times is not None
-        differences = np.diff(np.asarray(times)).astype(np.float64)
-        logs = np.log(differences / self.preprocessing.interval)
+        unit = per_second(self.sequences.layout.time) if self.preprocessing.times == "timestamps" else 1
+        logs = np.log(np.diff(np.asarray(times)) / unit / self.preprocessing.interval)
         return np.concatenate([[0.0], logs])[: last - first] if first == 0 else logs
 
     def _statistics(self, row: int) -> tuple[Floats, Floats] | None:
@@ -217,6 +218,10 @@ def _places(sequences: Sequences, pre: Preprocessing) -> Numbers:
         check_column(name, layout.channels, "the data", "values, which training had")
         if (kind == "category") != (name in layout.categorical):
             raise UserError(f"channel {shortened(name)!r} is of another type than in training, where it was a {kind}")
-    if pre.interval and layout.time is None:
-        raise UserError("the data have no times, and training had; name the column of times")
+    if pre.interval:
+        if layout.time is None:
+            raise UserError("the data have no times, and training had; name the column of times")
+        if pre.times is not None and pre.times != (now := time_kind(layout.time)):
+            remedy = "numbers in the same unit" if pre.times == "numbers" else "timestamps, such as 2024-01-01 00:00:07"
+            raise UserError(f"the times of the data are {now}, and training had {pre.times}; give {remedy}")
     return np.array([layout.channels.index(name) for name in pre.channels])

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrnn.arguments import shown
+from hrnn.data.times import TimeKind
 from hrnn.errors import UserError
 from hrnn.limits import Limit, at_least, built, option
 
@@ -38,6 +39,8 @@ class Preprocessing:
                   empty if not
     masked:       channels that say, in one of their own, where values were missing
     interval:     the usual difference of times, if the time since the last step is an input; 0 if not
+    times:        what these are: "timestamps", whose interval is in seconds, or "numbers"; None if the time is no input, and of
+                  a run that did not note it: its interval is in whatever unit the source has
     patch:        so many steps of the source are one of the inputs
     rate:         samples per second, of audio; 0 otherwise
     targets:      "sequence", "step" or "none"
@@ -57,6 +60,7 @@ class Preprocessing:
     changes: tuple[float, ...] = option((), MANY)
     masked: tuple[str, ...] = option((), MANY)
     interval: float = option(0.0, at_least(0))
+    times: TimeKind | None = None
     patch: int = option(1, at_least(1))
     rate: int = option(0, at_least(0))
     targets: Literal["sequence", "step", "none"] = "none"
@@ -147,7 +151,8 @@ class Preprocessing:
         """What `to_json` returned, perhaps by way of a file; checked."""
         if not isinstance(entries, dict) or entries.get("format") != FORMAT:
             raise UserError(f"{where} is {shown(entries)}; expected one of format {FORMAT}")
-        rest = {"changes": (), **{name: value for name, value in entries.items() if name != "format"}}  # which came later
+        later: dict[str, Any] = {"changes": (), "times": None}  # which older ones lack
+        rest = later | {name: value for name, value in entries.items() if name != "format"}
         fields = [field.name for field in dataclasses.fields(Preprocessing)]
         if missing := [name for name in fields if name not in rest]:
             raise UserError(f"{where} lacks {', '.join(missing)}")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hrnn.data.growing import BLOCK
 from hrnn.data.source import Layout, Numbers
+from hrnn.data.times import per_second
 from hrnn.errors import UserError, shortened
 
 MANIFEST, FORMAT = "cache.json", 1
@@ -125,14 +126,15 @@ class Sequences:
         return np.asarray(self._values[steps]), None if bits is None else bits.astype(bool), targets
 
     def differences(self, steps: slice) -> NDArray[Any]:
-        """Those of the times of steps, without those from one sequence to the next."""
+        """Those of the times of steps, without those from one sequence to the next: in seconds, if these are timestamps."""
         assert self._times is not None
         times = np.asarray(self._times[steps])
         inside = np.ones(max(0, len(times) - 1), bool)
         low, high = np.searchsorted(self.offsets, [steps.start + 1, steps.start + len(times)])
         inside[self.offsets[low:high] - steps.start - 1] = False
         found: NDArray[Any] = np.diff(times)[inside]
-        return found
+        unit = per_second(self.layout.time)
+        return found if unit == 1 else found / unit
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

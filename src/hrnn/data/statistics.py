@@ -85,7 +85,8 @@ def target_values(sequences: Sequences, spans: Spans, most: int) -> tuple[Floats
 
 
 def spacing(sequences: Sequences, spans: Spans) -> tuple[float, float, float]:
-    """The typical (median), least and largest difference of times in some spans; zeros if there is none."""
+    """The typical (median), least and largest difference of times in some spans, of timestamps in seconds; zeros if there is
+    none."""
     stretches = list(sequences.stretches(spans.numbers, spans.starts, spans.stops))
     every = max(1, sum(steps.stop - steps.start for steps in stretches) // SAMPLE)
     sample, least, most = list[NDArray[Any]](), np.inf, -np.inf

@@ -20,6 +20,7 @@ MEANING = {
     "before": "the channel's number at the step before, given as that was; at the first step its own",
     "missing": "1 where the channel's value is missing at this step, 0 elsewhere",
     "interval": "the time since the step before, in the source's unit; 0 at the first step",
+    "seconds": "the time since the step before, in seconds; 0 at the first step",
     "category": "the place of its name in `names`; their number for whatever is not there",
 }
 FILLED = "at the end of a sequence, steps that an input lacks have nan for numbers and those before, -1 for categories, and 0"
@@ -137,7 +138,9 @@ def columns_of(pre: Preprocessing) -> list[dict[str, Any]]:
         {"name": pre.channels[place], "is": "before", "meaning": MEANING["before"]} for place in pre.numeric if pre.changes
     ]
     found += [{"name": name, "is": "missing", "meaning": MEANING["missing"]} for name in pre.masked]
-    found += [{"name": "time", "is": "interval", "meaning": MEANING["interval"]}] if pre.interval else []
+    if pre.interval:
+        meaning = MEANING["seconds" if pre.times == "timestamps" else "interval"]
+        found.append({"name": "time", "is": "interval", "meaning": meaning})
     for name, entries, kind in zip(pre.channels, pre.vocabularies, pre.kinds, strict=True):
         if kind == "category":
             found.append({"name": name, "is": "category", "names": list(entries), "meaning": MEANING["category"]})

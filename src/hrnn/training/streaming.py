@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from hrnn.arguments import shown
+from hrnn.data.times import nanoseconds
 from hrnn.errors import UserError, shortened
 from hrnn.state import State
 from hrnn.tasks import Series
@@ -20,6 +24,7 @@ from hrnn.training.network import Network
 LARGEST = float(np.finfo(np.float32).max)
 BOOLEANS: dict[str, Any] = {"true": 1.0, "false": 0.0}  # as files of tables have them
 Values = Mapping[str, Any] | Sequence[Any] | NDArray[Any] | float | str | None
+Time = float | str | date | np.datetime64
 
 
 class Stream:
@@ -46,12 +51,15 @@ class Stream:
         self._waiting: list[NDArray[np.float32]] = []  # steps of an input that is not complete
         self._last = np.full(len(self.pre.channels), np.nan)
         self._before: Floats | None = None  # numbers of the last step, as inputs
-        self._time: float | None = None
+        self._time: tuple[Time, float] | None = None  # of the last step, as it was given and as a number
         self._codes = [{entry: code for code, entry in enumerate(entries)} for entries in self.pre.vocabularies]
         self.answer: dict[str, Any] | None = None
 
-    def step(self, values: Values, time: float | None = None) -> dict[str, Any] | None:
-        """values: of the channels, by name or in their order; nan or None where one is missing. time: where the run reads it"""
+    def step(self, values: Values, time: Time | None = None) -> dict[str, Any] | None:
+        """values: of the channels, by name or in their order; nan or None where one is missing
+        time: where the run reads it: a timestamp (a text such as "2024-01-01 00:00:07", a datetime, one of numpy or pandas) if
+        training had timestamps, otherwise a number
+        """
         x = self._token(values) if self.pre.tokens else self._vector(values, time)
         self.steps += 1
         if self.pre.tokens:
@@ -93,7 +101,7 @@ class Stream:
             raise UserError(f"{shortened(value)!r} is none of the symbols that there are ({len(codes)}); give one of these")
         return np.array(code, np.int64)
 
-    def _vector(self, values: Values, time: float | None) -> NDArray[np.float32]:
+    def _vector(self, values: Values, time: Time | None) -> NDArray[np.float32]:
         pre, given = self.pre, self._by_channel(values)
         missing = np.zeros(len(given), bool)
         for place, kind in enumerate(pre.kinds):
@@ -129,15 +137,35 @@ class Stream:
             raise UserError(f"values has {len(given)} entries; give one for each of {shortened(', '.join(channels), 200)}")
         return given
 
-    def _interval(self, time: float | None) -> float:
+    def _interval(self, time: Time | None) -> float:
         if time is None:
             raise UserError("time is None, and the run reads the time since the last step; give it")
-        before, self._time = self._time, float(time)
-        if before is None:
-            return 0.0
-        if not self._time > before:
-            raise UserError(f"time is {time} after {before}; times increase")
-        return math.log((self._time - before) / self.pre.interval)
+        stamped = self.pre.times == "timestamps"
+        now = _moment(time) if stamped else _plain(time)
+        given, before = self._time or (None, None)
+        if before is not None and not now > before:
+            raise UserError(f"time is {time} after {given}; times increase")
+        self._time = time, now
+        return 0.0 if before is None else math.log((now - before) / (10**9 if stamped else 1) / self.pre.interval)
+
+
+def _moment(time: Time) -> int:
+    """In nanoseconds."""
+    try:
+        return nanoseconds(time)
+    except (ValueError, OverflowError):
+        example = "a text such as 2024-01-01 00:00:07, or a datetime"
+        raise UserError(f"time is {shown(time)}, and training had timestamps; give {example}") from None
+
+
+def _plain(time: Time) -> float:
+    """A number; a whole one stays whole, as floats do not tell those of 19 digits apart."""
+    ways: tuple[Callable[[Any], float], ...] = (int if isinstance(time, str) else operator.index, float)
+    for number_of in ways if not isinstance(time, np.datetime64) else ():
+        with suppress(TypeError, ValueError, OverflowError):
+            if math.isfinite(number := number_of(time)):
+                return number
+    raise UserError(f"time is {shown(time)}; give a finite number, in the unit that the times of training had")
 
 
 def _number(value: Any, channel: str) -> float:
