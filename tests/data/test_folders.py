@@ -112,7 +112,7 @@ def test_files_of_parts(tmp_path):
         (lambda p: (p / "a.fq").write_text("@x\nACG\n+\nII\n"), "is not four lines of FASTQ"),
         (lambda p: (p / "a.fa.gz").write_bytes(gzip.compress(b">x\n" + b"ACGT" * 9999)[:-20]), "truncated or damaged"),
         (lambda p: (p / "a.txt").write_bytes(b"\xff\xfe\xff"), "is not UTF-8"),
-        (lambda p: (p / "a.xyz").write_bytes(b"1"), "say kind, e.g. kind='bytes'"),
+        (lambda p: (p / "a.xyz").write_bytes(b"1"), r"a.xyz holds is not clear by its name; say .*--kind bytes"),
         (lambda p: [write_wav(p / "a.wav"), (p / "labels.csv").write_text("file,label\nb.wav,x\n")], "lacks 1 of 1 files"),
         (lambda p: [write_wav(p / "a.wav"), (p / "labels.csv").write_text("file,label\na,x\nb,x\n")], "names 'b'"),
         (lambda p: [write_wav(p / "a.wav"), (p / "labels.csv").write_text("fil,label\na,x\n")], "did you mean 'fil'"),
@@ -125,3 +125,52 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path, make, said):
     with pytest.raises(UserError, match=said) as caught:
         cache(folder(tmp_path))
     assert "\n" not in str(caught.value)
+
+
+def tables(folder, count=2, columns="t,x", row="0,1"):
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        (folder / f"{number}.csv").write_text(f"{columns}\n{row}\n")
+    return folder
+
+
+@pytest.mark.parametrize("columns", ["file,label", "Filename,class,minutes", "id,label,split"])
+def test_labels_beside_tables_are_refused(tmp_path, columns):
+    tables(tmp_path)
+    assert len(find(tmp_path).files()) == 2
+    labels = tmp_path / "labels.csv"
+    labels.write_text(f"{columns}\n" + "1.csv,a,2\n" * 2)
+    for data in (tmp_path, [tmp_path / "0.csv", labels]):
+        with pytest.raises(UserError, match=r"labels.csv has labels.*write the label as a column of each table, say targets="):
+            find(data)
+    assert find(labels).files() == [labels]  # by itself it is a table as any other
+
+
+def test_a_table_that_is_only_called_labels_is_read(tmp_path):
+    tables(tmp_path)
+    (tmp_path / "labels.csv").write_text("t,x\n0,1\n")
+    assert len(find(tmp_path).files()) == 3
+    assert len(cache(find(tmp_path))) == 3
+
+
+def test_a_label_as_a_column_of_each_table(tmp_path):
+    for name in "ab":
+        tables(tmp_path / name, 1, "t,x,label", f"0,1,{name}")
+    files = [(tmp_path / name / "0.csv").rename(tmp_path / f"{name}.csv") for name in "ab"]
+    for data in (tmp_path, files):
+        sequences = cache(find(data, targets="sequence"))
+        assert (list(sequences.ids), labels(sequences)) == (["a.csv", "b.csv"], ["a", "b"])
+
+
+def test_folders_of_tables_are_no_classes(tmp_path):
+    for name in ("cats", "dogs"):
+        tables(tmp_path / name)
+    (tmp_path / "labels.csv").write_text("file,label\n0.csv,x\n")
+    for data in (tmp_path, [tmp_path / "cats", tmp_path / "dogs"], {"train": tmp_path / "cats", "test": tmp_path / "dogs"}):
+        with pytest.raises(UserError, match=r"cats holds tables, and a folder is no class .* as a column of each table"):
+            find(data)
+    (tmp_path / "labels.csv").unlink()
+    assert labels(cache(find(tmp_path, kind="text"))) == ["cats", "cats", "dogs", "dogs"]
+    write_wav(tmp_path / "dogs" / "1.wav")
+    with pytest.raises(UserError, match="and the files beside it hold is not clear by their names"):
+        cache(find(tmp_path))

@@ -92,6 +92,23 @@ def empty_array(folder):
     return [folder / "x.npz"]
 
 
+def labels_beside_tables(folder):
+    write_table(panel(), folder / "t.csv")
+    (folder / "labels.csv").write_text("file,label\nt.csv,a\n")
+    return [folder]
+
+
+def table_below(folder):
+    (folder / "a").mkdir(exist_ok=True)
+    write_table(panel(), folder / "a" / "t.csv")
+    return [folder]
+
+
+def log(folder):
+    (folder / "server.log").write_text("GET 200\n" * 100)
+    return [folder / "server.log"]
+
+
 OF_A_RUN = ("--batch", "fewer than a period")  # what hrnn inspect does not ask for
 LONG = {"id": [f"s{i // 5}" for i in range(100)], "ds": list(range(5)) * 20, "v": [float(i % 7) for i in range(100)]}
 
@@ -129,6 +146,10 @@ LONG = {"id": [f"s{i // 5}" for i in range(100)], "ds": list(range(5)) * 20, "v"
         (lambda folder: [*mixed_ids(folder), "--memory", "10kB"], "rows of different ids are mixed"),
         (pickled, "holds pickled objects"),
         (good("--kind", "bytes", "--id", "id"), "--id is for tables, and --kind is bytes"),
+        (good("--labels", "labels.csv"), "--labels is for folders of audio, letters, text or bytes"),
+        (labels_beside_tables, "write the label as a column of each table, say targets='sequence' (--targets sequence)"),
+        (table_below, "a folder is no class or part of theirs: write the label as a column of each table"),
+        (log, "server.log holds is not clear by its name; say kind='bytes' or kind='text' (--kind bytes, --kind text)"),
         (good("--forecast", "3", "--target", "label"), "--forecast 3 learns what comes next"),
         (good("--memory", "lots"), "--memory is 'lots'; give bytes"),
         (good("--memory", "10kB"), "the least that learns anything takes"),

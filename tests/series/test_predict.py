@@ -131,6 +131,19 @@ def test_wrong_lines(tmp_path, capsys, monkeypatch):
         assert said in complaint(capsys, "predict", run, "--follow")
 
 
+def test_a_folder_of_tables_is_predicted_as_it_was_learned(tmp_path, capsys):
+    (tmp_path / "tables").mkdir()
+    for number in range(20):
+        rows = "".join(f"{step},{np.sin(step + number):.3f},{'ab'[number % 2]}\n" for step in range(9))
+        (tmp_path / "tables" / f"{number}.csv").write_text(f"time,x,label\n{rows}")
+    run = train(capsys, tmp_path / "runs" / "r", [str(tmp_path / "tables"), "--targets", "sequence", "--batch", "4"], 1)
+    code, out, err = hrnn(capsys, "predict", run, tmp_path / "tables")
+    assert code == 0, err
+    by_name = hrnn(capsys, "predict", run, *sorted((tmp_path / "tables").iterdir()))[1]
+    assert out == by_name
+    assert len(out.splitlines()) == 21
+
+
 def test_what_cannot_be_predicted(tmp_path, capsys):
     kinds = write(tmp_path)
     run = train(capsys, tmp_path / "runs" / "r", kinds["class"], 1)

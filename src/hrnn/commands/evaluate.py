@@ -38,7 +38,7 @@ class Evaluate:
     checkpoint: str = "best"
     """best (on validation), last, or the number of an update."""
     data: Path | None = None
-    """Another text file (text) or folder of idx files (pixels) to test on."""
+    """Others to test on: a text file (text), a folder of idx files (pixels), a file or a folder (series)."""
     length: int | None = option(None, at_least(1))
     """Bits to remember (copy); by default the longest length that the run solved."""
     accept_changed_data: bool = False

@@ -56,7 +56,7 @@ class Reproduce:
     data: Path | None = None
     """Folder that holds mnist/ and ptb/."""
     folder: Path | None = None
-    """Where results go; by default runs/reproduce/NAME-PROFILE."""
+    """Where results go; by default runs/reproduce/NAME-PROFILE, with -searched and -xSCALE behind it where these are given."""
     scale: float = option(1.0, above(0, 1000))
     """Multiply every budget; anything but 1 marks the table as a trial."""
     list: bool = False

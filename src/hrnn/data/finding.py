@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from hrnn.data.array_sources import array_files, arrays
-from hrnn.data.folders import folder
+from hrnn.data.folders import TABLE, folder
+from hrnn.data.labels import is_labels
 from hrnn.data.source import Paths, Source, existing, listed
 from hrnn.data.table_files import is_table
 from hrnn.data.tables import table
 from hrnn.data.ts import archive
 from hrnn.errors import UserError, shortened
+
+IN_A_COLUMN = "write the label as a column of each table, say targets='sequence' (--targets sequence),"
 
 
 def find(data: Any, **options: Any) -> Source:
@@ -32,6 +37,7 @@ def find(data: Any, **options: Any) -> Source:
         return _called(arrays, data, options)
     names = [path.name.lower() for path in paths]
     if all(path.is_file() and is_table(path) for path in paths):
+        _refuse_labels(paths)
         return _called(table, data, options)
     if all(name.endswith((".npy", ".npz")) for name in names):
         return _called(array_files, data, options)
@@ -41,10 +47,37 @@ def find(data: Any, **options: Any) -> Source:
         inside = sorted(path for path in paths[0].iterdir() if path.is_file() and not path.name.startswith("."))
         if series := [path for path in inside if path.name.lower().endswith(".ts")]:
             return _called(archive, series, options)
-        others = [path for path in inside if path.name != "labels.csv"]
-        if others and all(is_table(path) for path in others):
-            return _called(table, others, options)
+        if any(path.name != TABLE for path in inside) and all(is_table(path) for path in inside):
+            _refuse_labels(inside)
+            return _called(table, inside, options)
+    if "kind" not in options and all(map(is_table, _below(paths))):
+        _refuse_folders(paths)
     return _called(folder, data, options)
+
+
+def _refuse_labels(tables: list[Path]) -> None:
+    """A table of labels beside others. Recordings have their classes there, tables in themselves."""
+    labels = [path for path in tables if path.name == TABLE and is_labels(path)]
+    if labels and len(tables) > 1:
+        raise UserError(f"{labels[0]} has labels, and those of tables are not read from there: {IN_A_COLUMN} and take it away")
+
+
+def _refuse_folders(paths: list[Path]) -> None:
+    """Folders with nothing but tables. Those of recordings are classes or parts; tables are read from one folder only."""
+    if tables := sorted(_below(paths)):
+        raise UserError(
+            f"{tables[0].parent} holds tables, and a folder is no class or part of theirs: {IN_A_COLUMN} and put all into one "
+            "folder, or name all files"
+        )
+
+
+def _below(paths: list[Path]) -> Iterator[Path]:
+    """The files in folders and in folders within, but for hidden ones and labels."""
+    for root in paths:
+        for path in root.rglob("*"):
+            names = path.relative_to(root).parts
+            if path.is_file() and path.name != TABLE and not any(name.startswith(".") for name in names):
+                yield path
 
 
 def _names(data: Any) -> bool:

@@ -109,9 +109,8 @@ def kind_of(files: list[File]) -> Kind:
     for kind, suffixes in kinds.items():
         if all(file.path.name.lower().endswith(suffixes) for file in files):
             return kind
-    raise UserError(
-        f"what {files[0].path} and the files beside it hold is not clear by their names; say kind, e.g. kind='bytes'"
-    )
+    unclear = "and the files beside it hold is not clear by their names" if len(files) > 1 else "holds is not clear by its name"
+    raise UserError(f"what {files[0].path} {unclear}; say kind='bytes' or kind='text' (--kind bytes, --kind text)")
 
 
 def read_tables(source: Folder) -> dict[str, dict[str, Target]]:

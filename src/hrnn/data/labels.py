@@ -65,6 +65,16 @@ def numbers_if_all(texts: Sequence[str]) -> list[Target]:
     return list(found) if np.isfinite(found).all() else list(texts)
 
 
+def is_labels(path: Path) -> bool:
+    """By its columns: does it speak of other files, or of ids and nothing but their labels?"""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            names = {name.strip().lower() for name in next(csv.reader(file), [])}
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return False
+    return bool(names & {"file", "filename", "path"}) or ("id" in names and names <= {"id", *LABELS, "split", "group"})
+
+
 def read_labels(path: Path) -> dict[str, dict[str, Target]]:
     """labels.csv: columns file (or id) and label, perhaps split and group. By file: "target", "part", "group"."""
     try:

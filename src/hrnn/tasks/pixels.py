@@ -35,7 +35,7 @@ class Pixels(Task):
     """
 
     data: Path = Path("mnist")
-    """Folder of the four idx files, gzip or not."""
+    """Folder of the four idx files, gzip or not. It may stand right behind the task's name."""
     download: bool = False
     """Fetch missing files into that folder, by checksum."""
     mirror: str = MIRROR

@@ -36,7 +36,8 @@ class Text(Task):
     """
 
     data: tuple[Path, ...] = ()
-    """Text files to train on, plain or gzip; or the folder of Penn TreeBank, with its own validation and test."""
+    """Text files to train on, plain or gzip; or the folder of Penn TreeBank, with its own validation and test.
+    They may stand right behind the task's name."""
     validation: Path | None = None
     """A text file to validate on; by default split off."""
     test: Path | None = None

@@ -92,7 +92,8 @@ class Learning:
     """Rows of a batch; 100 by default, or what suits the task."""
     update: Literal["batch", "window", "segment"] | None = None
     """One update for all windows of a batch (the paper), or one for each window; segment: every level moves as soon as its own
-    segments have been differentiated, and an update is a window. By default segment for ours and gr-hrnn, otherwise batch."""
+    segments have been differentiated, and an update is a window. By default segment with restricted
+    gradients (ours and gr-hrnn, unless --gradient says otherwise), otherwise batch."""
     update_every: tuple[int, ...] | None = option(None, at_least(0, entries=LEVELS))
     """With --update segment: after how many of its segments each level moves, the lowest first, or one for all; 0: once per
     window. Where the data say when levels tick it counts rounds. 1 by default."""

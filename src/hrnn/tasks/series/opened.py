@@ -69,6 +69,10 @@ def source_of(
         option = next((name for name in given if str(error).startswith(f"'{name}' is no option")), None)
         if option is None:
             raise
+        if option == "labels":
+            raise UserError(
+                "--labels is for folders of audio, letters, text or bytes, and the data are none; drop it"
+            ) from None
         raise UserError(f"--{'split' if option == 'part' else option} is for tables, and the data are none; drop it") from None
 
 

@@ -57,8 +57,8 @@ class Series(Task):
     """
 
     data: tuple[Path, ...] = ()
-    """Files or a folder: tables (CSV, Parquet, Arrow), .npy and .npz, .ts, audio, FASTA and FASTQ, text, or others as bytes.
-    They may stand right behind the task's name."""
+    """Files or a folder: tables (CSV, Parquet, Arrow), .npy and .npz, .ts, audio, FASTA and FASTQ, .txt; others
+    with --kind. They may stand first, without --data: hrnn train series DATA, hrnn inspect DATA."""
     validation: tuple[Path, ...] = ()
     """Others to validate on; by default split off."""
     test: tuple[Path, ...] = ()
