@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import hrnn
-from hrnn.data import Part, arrays, cache, learn, whole
+from hrnn.data import Part, arrays, cache, chunks, learn, whole
 from hrnn.loading import Windows, padded
 from tests.helpers import squares
 
@@ -15,6 +15,11 @@ def part(*lengths):
     series = cache(arrays([np.arange(100.0 * n, 100.0 * n + length)[:, None] for n, length in enumerate(lengths)]))
     spans = {"training": whole(series)}
     return Part(series, learn(series, spans, normalise="none"), spans["training"])
+
+
+def labelled():
+    series = cache(arrays([np.arange(5.0), np.arange(3.0)], ["a", "b"]))
+    return Part(series, learn(series, {"training": whole(series)}))
 
 
 def test_windows_of_rows_in_order_with_their_targets():
@@ -34,6 +39,12 @@ def test_strides_and_whole_rows():
         [2, 3, 4, 5],
         [4, 5, 6],
         [100, 101, 102],
+    ]
+    assert [window["x"][:, 0].tolist() for window in Windows(part(5, 9, 11), steps=2, stride=10)] == [
+        [0, 1],
+        [100, 101],
+        [200, 201],
+        [210],
     ]
     assert [len(window["x"]) for window in Windows(rows)] == [7, 3]
     assert set(Windows(rows)[0]) == {"x"}
@@ -79,6 +90,10 @@ def test_tokens_stay_whole_numbers():
         (lambda: Windows([1, 2]), TypeError, "part is .*; give an hrnn.data.Part"),
         (lambda: Windows(part(5), stride=2), ValueError, "stride is 2 and steps is None"),
         (lambda: Windows(part(5), steps=0), ValueError, "steps is 0"),
+        (lambda: Windows(part(5), 4, target="foo"), ValueError, "target is 'foo'; give one of 'sequence', 'step', 'next', or"),
+        (lambda: Windows(part(5), 4, target="step"), ValueError, "target is 'step' and the part has no targets; give 'next'"),
+        (lambda: Windows(labelled(), 4, target="step"), ValueError, "the part has one for each sequence; give 'sequence'"),
+        (lambda: next(chunks(part(5), [0], 4, target="sequence")), ValueError, "the part has no targets; give 'next', or None"),
         (lambda: Windows(part(5), steps=2)[3], IndexError, "window 3 of 3; give 0 to 2"),
         (lambda: padded([]), TypeError, "give dicts of tensors"),
         (lambda: padded([torch.zeros(3)]), TypeError, "give dicts of tensors"),

@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 
 from hrnn.arguments import shown, whole
 from hrnn.data import Part
-from hrnn.data.batches import Stretch, Wanted, filled
+from hrnn.data.batches import Stretch, Wanted, check_target, filled
 
 Item = dict[str, Tensor]
 
@@ -41,6 +41,7 @@ class Windows(Dataset[Item]):
             raise TypeError(f"part is {shown(part)}; give an hrnn.data.Part")
         if steps is None and stride is not None:
             raise ValueError(f"stride is {shown(stride)} and steps is None, which is whole rows; give both, or neither")
+        check_target(part, target)
         self.part, self.target, self.horizon = part, target, whole("horizon", horizon)
         self.steps = None if steps is None else whole("steps", steps)
         self.stride = self.steps if stride is None else whole("stride", stride)
@@ -48,6 +49,7 @@ class Windows(Dataset[Item]):
         counts = np.ones(len(part), np.int64)
         if self.steps is not None and self.stride is not None:
             counts = 1 + -(-np.maximum(part.lengths - self.steps, 0) // self.stride)
+            counts = np.minimum(counts, -(-part.lengths // self.stride))  # a wide stride may lead past a row's end
         self._firsts = np.concatenate([[0], np.cumsum(counts)])
 
     def __len__(self) -> int:

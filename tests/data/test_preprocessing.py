@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hrnn.data import Part, Preprocessing, arrays, cache, folder, learn, split, table, whole
+from hrnn.data import Part, Preprocessing, arrays, cache, describe, folder, learn, split, table, whole
 from hrnn.errors import UserError
 from tests.data.made import write_table, write_wav
 
@@ -41,6 +41,32 @@ def test_what_does_not_vary_is_not_blown_up():
     pre = learn(made, {"training": whole(made)})
     assert pre.scale[0] == 1
     assert np.abs(Part(made, pre).inputs(0)[:, 0]).max() == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "refused"),
+    [
+        (1.7e9 + np.arange(200.0), True),  # 3 different ones are left
+        (np.repeat([1e9, 1e9 + 1], 100), True),  # one is
+        (np.where(np.arange(200) == 7, np.nan, 1.7e9 + np.arange(200.0)), True),
+        (1.7e9 + np.arange(200.0) * 128, False),  # whole in float32
+        (1.7e9 + np.arange(20_000.0), False),  # by a third of a percent
+        (np.full(200, 1.7e9 + 1), False),
+        ((1e6 + np.arange(200.0)).astype(np.float32), False),
+    ],
+)
+def test_what_float32_leaves_too_little_of_is_refused(values, refused, monkeypatch):
+    monkeypatch.setattr("hrnn.data.array_sources.BLOCK", 64)
+    made = cache(arrays([np.stack([values, np.sin(np.arange(len(values)))], 1).astype(values.dtype)]))
+    words = "channel 'x0' has large values that hardly differ: float32, as networks have it, rounds them by up to"
+    assert any(words in one for one in describe(made).warnings) == refused
+    if refused:
+        with pytest.raises(UserError, match=f"^{words}.*% of their range; subtract an offset from it, e.g. its first value"):
+            learn(made, {"training": whole(made)})
+    else:
+        learn(made, {"training": whole(made)})
+    other = cache(arrays([RANDOM.normal(size=(9, 2))]))
+    assert len(Part(made, learn(other, {"training": whole(other)})).inputs(0)) == len(values)  # whoever has learned may read it
 
 
 def test_by_sequence_from_what_is_known():

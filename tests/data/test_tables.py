@@ -97,6 +97,26 @@ def test_names_in_use_are_found(tmp_path, names, channels, target):
     assert len(sequences) == 2
 
 
+@pytest.mark.parametrize(
+    ("index", "channels"),
+    [
+        ([0, 1, 2, 3], ("volume",)),
+        ([1, 2, 3, 4], ("volume",)),
+        ([0, 1, 0, 1], ("volume",)),  # each sequence's own
+        ([100, 101, 102, 103], ("index", "volume")),
+        ([0, 1, 2, 1], ("index", "volume")),
+        ([0.0, 0.5, 1.0, 1.5], ("index", "volume")),
+        (["a", "b", "a", "b"], ("index", "volume")),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_an_index_is_a_value_unless_it_counts_rows(tmp_path, index, channels, ending):
+    made = pa.table({"id": list("aabb"), "time": [0, 1, 0, 1], "index": index, "volume": [1.0, 2.0, 3.0, 5.0]})
+    path = write_table(made, tmp_path / f"t.{ending}")
+    assert cache(table(path)).layout.channels == channels
+    assert cache(table(path, values=["index"])).layout.channels == ("index",)
+
+
 def test_without_an_id_a_file_is_one_sequence(tmp_path):
     one = write_table(pa.table({"v": [1.0, 2, 3]}), tmp_path / "one.csv")
     two = write_table(pa.table({"v": [4.0]}), tmp_path / "two.csv")
@@ -104,6 +124,20 @@ def test_without_an_id_a_file_is_one_sequence(tmp_path):
     both = cache(table({"train": one, "test": two}))
     assert list(both.ids) == ["one.csv", "two.csv"]
     assert both.labels["part"] == ["training", "test"]
+
+
+def test_files_of_the_same_name_are_told_apart_by_their_folders(tmp_path):
+    names = ["p/x/data.csv", "p/y/data.csv", "q/x/data.csv", "q/other.csv"]
+    for place, name in enumerate(names):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write_table(pa.table({"v": [float(place)] * (place + 1)}), tmp_path / name)
+    two = cache(table([tmp_path / name for name in names[:2]]))
+    assert (list(two.ids), two.lengths.tolist()) == (["x/data.csv", "y/data.csv"], [1, 2])
+    every = cache(table([tmp_path / name for name in names]))
+    assert list(every.ids) == ["p/x/data.csv", "y/data.csv", "q/x/data.csv", "other.csv"]
+    assert every.lengths.tolist() == [1, 2, 3, 4]
+    with pytest.raises(UserError, match=r"p/x/data.csv is given twice, and without ids it is one sequence; give it once"):
+        cache(table([tmp_path / names[0], tmp_path / names[0]]))
 
 
 def test_a_sequence_goes_on_in_the_next_file(tmp_path):
@@ -157,13 +191,79 @@ def test_whole_numbers_are_categories_where_that_is_said(tmp_path):
     assert sequences.vocabularies["c"] == ["7", "9"]
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_whole_numbers_that_pandas_made_floats_are_the_same_categories(tmp_path, ending):
+    """As soon as one is missing."""
+    first = write_table(pa.table({"id": ["a", "a"], "v": [1.5, 2.5], "c": [7, 9]}), tmp_path / f"1.{ending}")
+    (tmp_path / "2.csv").write_text("id,v,c\nb,1.5,9.0\nb,2.5,\nb,3.5,2.5\n")
+    floats = pa.table({"id": ["b", "b", "b"], "v": [1.5, 2.5, 3.5], "c": [9.0, None, 2.5]})
+    second = tmp_path / "2.csv" if ending == "csv" else write_table(floats, tmp_path / "2.parquet")
+    sequences = cache(table([first, second], categorical=["c"]))
+    assert sequences.vocabularies["c"] == ["7", "9", "", "2.5"]
+
+
 def test_whole_numbers_of_a_csv_file_may_turn_out_to_be_none(tmp_path, monkeypatch):
-    monkeypatch.setattr("hrnn.data.table_files.BLOCK", 64)
+    monkeypatch.setattr("hrnn.data.csv_files.BLOCK", 64)
     text = "id,v,w\n" + "a,1,\n" * 50 + "a,1.5,3\n"
     (tmp_path / "t.csv").write_text(text)
     sequences = cache(table(tmp_path / "t.csv"))
     assert sequences.read(0)[-1].tolist() == [1.5, 3]
     assert sequences.manifest["missing"] == [0, 50]
+
+
+@pytest.mark.parametrize("header", ["id, time, x, c, label", 'id,"time", "x" ,c , "label"'])
+def test_spaces_behind_commas_are_no_part_of_names_and_cells(tmp_path, header):
+    at = "2024-01-01 10:00"
+    (tmp_path / "t.csv").write_text(f"{header}\na, {at}:00, 1.5, red, up\na, {at}:01,  , red, up\nb, {at}:00, 2, blue, down\n")
+    sequences = cache(table(tmp_path / "t.csv"))
+    assert (list(sequences.ids), sequences.layout.channels, sequences.layout.target) == (["a", "b"], ("x", "c"), "sequence")
+    assert (sequences.labels["target"], sequences.vocabularies["c"]) == (["up", "down"], ["red", "blue"])
+    assert np.diff(sequences.times(0)).tolist() == [1_000_000]
+    assert sequences.manifest["missing"] == [1, 0]
+
+
+def test_a_space_may_be_a_token_and_labels_never_begin_with_one(tmp_path):
+    (tmp_path / "t.csv").write_text("id,letter,label\na,x, up\na, ,up\nb, x,down\n")
+    sequences = cache(table(tmp_path / "t.csv"))
+    assert (sequences.vocabularies["letter"], sequences.labels["target"]) == (["x", " ", " x"], ["up", "down"])
+
+
+@pytest.mark.parametrize(("ending", "delimiter"), [("csv", ";"), ("tsv", "\t")])
+def test_decimal_commas(tmp_path, ending, delimiter):
+    rows = [
+        ["id", "time", "x", "w", "c"],
+        ["a", "0,5", "3,5", "1", "u,v"],
+        ["a", "1,5", '"-4,25e1"', "2", "u"],
+        ["a", "2", "", ",5", "u"],
+    ]
+    (tmp_path / f"t.{ending}").write_text("\r\n".join(delimiter.join(row) for row in rows))
+    sequences = cache(table(tmp_path / f"t.{ending}"))
+    assert sequences.layout.categorical == ("c",)
+    assert sequences.read(0)[:, :2].tolist() == [[3.5, 1], [-42.5, 2], [-42.5, 0.5]]
+    assert sequences.times(0).tolist() == [0.5, 1.5, 2]
+
+
+@pytest.mark.parametrize(
+    ("column", "tokens"),
+    [
+        ([f"word {n}" for n in range(200)], True),  # alone, tokens may be many
+        ([f"place {n % 100}" for n in range(200)], False),
+        (["1.2.3", "1.10.0"] * 100, False),
+        (["10,20,30", "left"] * 100, False),
+        (["1", "2"] * 100, False),
+    ],
+)
+def test_texts_that_are_names(tmp_path, column, tokens):
+    made = {"c": column} | ({} if tokens else {"v": [1.0] * 200})
+    sequences = cache(table(write_table(pa.table(made), tmp_path / "t.parquet")))
+    assert sequences.vocabularies["c"] == list(dict.fromkeys(column))
+    assert sequences.layout.tokens == tokens
+
+
+@pytest.mark.parametrize("column", [["3,5"] * 200, [f"{n // 20 + 1}.2.2024 10:{n % 20 + 10}" for n in range(200)]])
+def test_texts_are_names_where_that_is_said(tmp_path, column):
+    path = write_table(pa.table({"v": [1.0] * 200, "c": column}), tmp_path / "t.parquet")
+    assert cache(table(path, categorical=["c"])).vocabularies["c"] == list(dict.fromkeys(column))
 
 
 def test_ids_keep_their_zeros_in_front(tmp_path):

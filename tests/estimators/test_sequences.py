@@ -270,3 +270,9 @@ def test_what_is_held_out():
     parts = np.array(parts_of(kinds, 0.2, np.random.RandomState(0)))
     assert [(parts[kinds == kind] == "validation").sum() for kind in range(3)] == [4, 2, 0]
     assert parts_of(np.array([0, 1, 1]), 0.1, np.random.RandomState(0)).index("validation") in (1, 2)
+
+
+def test_what_is_held_out_of_very_many():
+    """At once: a look through all that were chosen for each of them would take an hour."""
+    parts = parts_of(np.arange(500_000) % 2, 0.2, np.random.RandomState(0))
+    assert (parts.count("validation"), len(parts)) == (100_000, 500_000)

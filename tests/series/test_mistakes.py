@@ -244,6 +244,9 @@ def test_evaluating_other_data_and_streams_that_need_more(tmp_path, capsys):
     assert code == 0, err
     assert "balanced_accuracy" in out
     assert "predicted" in out
+    assert "the run learned 'label', one for each sequence, and" in complaint(
+        capsys, "evaluate", run, "--data", kinds["panel"][0]
+    )
     audio = library.load(train(capsys, tmp_path / "runs" / "a", kinds["audio"], 1))
     with pytest.raises(UserError, match="give mean and scale"):
         audio.stream()

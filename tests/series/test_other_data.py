@@ -34,7 +34,7 @@ def test_a_class_that_training_never_had_is_not_counted_as_another(tmp_path, cap
     assert f"class 'odd' occurs in {tmp_path / 'new.csv'}, and training had none of it; leave it out" in said
     bare = write_table(table.drop_columns(["label"]), tmp_path / "bare.csv")
     said = complaint(capsys, "evaluate", classes, "--data", bare)
-    assert f"the run learned 'label', one for each sequence, and {bare} has none; name its column 'label'" in said
+    assert f"the run learned 'label', one for each sequence, and {bare} has none; add it, or use hrnn predict" in said
     assert hrnn(capsys, "evaluate", classes, "--data", write_table(table, tmp_path / "like.csv"))[0] == 0
 
 

@@ -91,6 +91,51 @@ def same(told, expected, names):
             assert value == other if isinstance(value, str) else abs(value - other) <= 1e-6 * max(1, abs(value)), name
 
 
+def test_a_symbol_called_unknown_has_a_probability_of_its_own(tmp_path, capsys):
+    states = ["ok", "unknown", "bad", "ok"]
+    table = pa.table({"id": [f"s{n // 40}" for n in range(320)], "state": [states[n % 4] for n in range(320)]})
+    run = train(capsys, tmp_path / "runs" / "r", [write_table(table, tmp_path / "t.csv"), "--batch", "4", "--window", "6"], 1)
+    trained = library.load(run)
+    assert trained.classes == ("bad", "ok", "unknown", "(unknown)")
+    assert np.allclose(trained.predict_proba(tmp_path / "t.csv").sum(1), 1)
+    code, _, err = hrnn(capsys, "predict", run, tmp_path / "t.csv", "-o", tmp_path / "out.csv")
+    assert code == 0, err
+    shares = [
+        {name: float(value) for name, value in line.items() if name.startswith("p_")} for line in lines(tmp_path / "out.csv")
+    ]
+    assert list(shares[0]) == ["p_bad", "p_ok", "p_unknown", "p_(unknown)"]
+    assert np.allclose([sum(one.values()) for one in shares], 1)
+
+
+@pytest.mark.parametrize("others", [(), ("x",)])
+def test_names_that_became_floats_are_known(tmp_path, capsys, others):
+    """Categories, and alone tokens, that were whole numbers in training."""
+    columns = {"id": [f"s{n // 40}" for n in range(320)], "code": [n * n % 5 for n in range(320)]}
+    columns |= {name: [float(n % 3) for n in range(320)] for name in others}
+    whole = pa.table(columns)
+    floats = whole.set_column(1, "code", whole["code"].cast(pa.float64()))
+    path = write_table(whole, tmp_path / "t.parquet")
+    run = train(capsys, tmp_path / "runs" / "r", [path, "--categorical", "code", "--batch", "4", "--window", "6"], 1)
+    trained = library.load(run)
+    answers = trained.predict if others else trained.predict_proba
+    expected = answers(path)
+    rows = [columns, *(row.values() for row in floats.to_pylist())]
+    (tmp_path / "t.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+    assert np.array_equal(answers(write_table(floats, tmp_path / "floats.parquet")), expected)
+    assert np.array_equal(answers(tmp_path / "t.csv"), expected)
+    for kind in (int, float, np.float32, lambda code: f"{code}.0"):
+        stream = trained.stream()
+        for row in whole.slice(0, 40).drop_columns("id").to_pylist():
+            told = stream.step({**row, "code": kind(row["code"])})
+        found = [told[name] for name in stream.answers.names if name != "prediction"]
+        assert np.allclose(np.ravel(found), np.ravel(expected[0]), atol=1e-6)
+
+
+def lines(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
 def test_lines_are_answered_as_files_are(tmp_path, capsys, monkeypatch):
     arguments = write(tmp_path)["class"]
     run = train(capsys, tmp_path / "runs" / "r", arguments)
@@ -112,6 +157,16 @@ def test_lines_are_answered_as_files_are(tmp_path, capsys, monkeypatch):
         assert line["prediction"] == last[line["id"]]["prediction"]
         assert abs(float(line["p_fast"]) - float(last[line["id"]]["p_fast"])) < 1e-6
         assert line["step"] == last[line["id"]]["step"]
+
+
+def test_lines_with_spaces_behind_commas(tmp_path, capsys, monkeypatch):
+    run = train(capsys, tmp_path / "runs" / "r", write(tmp_path)["class"], 1)
+    answers = []
+    for text in ("id,time,a,b,code\ns,0,1,,c1\n", "id, time, a, b, code\ns, 0, 1, , c1\n"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        answers.append(hrnn(capsys, "predict", run, "--follow"))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 0
 
 
 WRONG = {

@@ -17,6 +17,7 @@ import tyro
 
 from hrnn.commands.options import parse
 from hrnn.data.columns import IDS, TIMES, check_column
+from hrnn.data.csv_files import trimmed
 from hrnn.errors import DONE, UserError, require_extra, shortened
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE
@@ -171,6 +172,7 @@ def follow(trained: Trained) -> int:
     if header is None:
         raise UserError("standard input is empty; give a first line with the names of columns")
     header[:1] = [name.removeprefix("\ufeff") for name in header[:1]]  # a mark that some programs put before UTF-8
+    header, written = [trimmed(name) for name in header], header
     if twice := [name for place, name in enumerate(header) if name in header[:place]]:
         raise UserError(f"the first line has two columns called {shortened(twice[0])!r}; rename one")
     task: Series = trained.config.task
@@ -183,7 +185,7 @@ def follow(trained: Trained) -> int:
     for number, cells in enumerate(lines, 2):
         if len(cells) != len(header):
             raise UserError(f"line {number} has {len(cells)} cells and the first line {len(header)}; give one for each column")
-        line = dict(zip(header, cells, strict=True))
+        line = dict(zip(header, cells if header == written else map(str.strip, cells), strict=True))
         name = line[identity] if identity is not None else ""
         stream = streams.get(name) or streams.setdefault(name, Stream(trained.network, task))
         try:

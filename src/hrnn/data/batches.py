@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hrnn.arguments import whole
+from hrnn.arguments import shown, whole
 from hrnn.data.parts import Part
 from hrnn.data.random import below, permutation, random_words
 from hrnn.data.source import Numbers
@@ -123,6 +123,18 @@ def chunks(
         yield filled(part, found, int(lengths.max()), len(rows), target, horizon)
 
 
+def check_target(part: Part, target: Wanted | None) -> None:
+    """Refuse to ask for what a part does not have."""
+    if target is None or target == "next":
+        return
+    known = ", ".join(map(repr, get_args(Wanted)))
+    if target not in get_args(Wanted):
+        raise ValueError(f"target is {shown(target)}; give one of {known}, or None")
+    if (there := part.sequences.layout.target) != target:
+        has = "has no targets" if there is None else f"has one for each {there}"
+        raise ValueError(f"target is {target!r} and the part {has}; give {there or 'next'!r}, or None")
+
+
 class Stretch(NamedTuple):
     """Steps of a part's row, and where they go: to a column, from `at` on. ends: is the row's last step among them?"""
 
@@ -138,6 +150,7 @@ def filled(
     part: Part, stretches: Iterable[Stretch], steps: int, columns: int, target: Wanted | None = None, horizon: int = 1
 ) -> Piece:
     """Stretches side by side and one after the other, each written into its place; zeros elsewhere."""
+    check_target(part, target)
     pre = part.preprocessing
     x = np.zeros((steps, columns), np.int64) if pre.tokens else np.zeros((steps, columns, pre.inputs), np.float32)
     lengths, last = np.zeros(columns, np.int64), np.zeros((steps, columns), bool)

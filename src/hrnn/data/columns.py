@@ -14,7 +14,8 @@ TIMES = ("ds", "timestamp", "time", "datetime", "date")
 FIRST = ("y", "target")
 TARGETS = ("label", "labels", "class")
 PARTS = ("split",)
-NO_DATA = ("", "index", "Unnamed: 0", "__index_level_0__")  # the number of a row, as pandas leaves it
+NO_DATA = ("", "Unnamed: 0", "__index_level_0__")  # the number of a row, as pandas leaves it
+INDEX = "index"  # perhaps the number of a row, too, and perhaps that of prices: what it holds decides
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ def check_column(name: object, columns: Sequence[str], where: str, role: str) ->
     raise UserError(f"{where} has no column {shortened(name)!r} for {role}; {hint}")
 
 
-def roles(columns: Sequence[str], wanted: Wanted, where: str) -> Roles:
-    """Who plays what part among a table's columns; where: the table's name."""
+def roles(columns: Sequence[str], wanted: Wanted, where: str, no_data: Collection[str] = NO_DATA) -> Roles:
+    """Who plays what part among a table's columns; where: the table's name; no_data: columns that are no values by default."""
     if len(set(columns)) < len(columns):
         twice = next(name for name in columns if list(columns).count(name) > 1)
         raise UserError(f"{where} has two columns called {shortened(twice)!r}; rename one")
@@ -89,7 +90,7 @@ def roles(columns: Sequence[str], wanted: Wanted, where: str) -> Roles:
     found = {what: role(given, names, what) for what, given, names in order}
     values = wanted.values
     if values is None:
-        values = [name for name in columns if name not in taken and name not in NO_DATA]
+        values = [name for name in columns if name not in taken and name not in no_data]
         values.sort(key=lambda name: name.lower() not in FIRST)
     if not values:
         raise UserError(f"{where} has no column left for values; its columns are {shortened(', '.join(columns), 200)}")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hrnn.data.names import name_of
 from hrnn.data.source import Numbers
 from hrnn.data.table_files import TableFile
 from hrnn.errors import UserError, shortened
@@ -27,24 +28,6 @@ def kind_of(type_: Any) -> Kind:
     if types.is_null(type_):
         return "number"
     return "time" if types.is_timestamp(type_) or types.is_date(type_) else "other"
-
-
-def check_pure(entries: list[str], name: str, path: Path) -> None:
-    """A column of texts some of which are numbers is more likely one of numbers with a mistake in it."""
-
-    def number(text: str) -> bool:
-        try:
-            float(text)
-        except ValueError:
-            return False
-        return True
-
-    others = [entry for entry in entries if entry and not number(entry)]
-    if others and any(number(entry) for entry in entries if entry):
-        raise UserError(
-            f"column {name!r} of {path} has mixed types: {shortened(others[0])!r} stands among numbers; clean it, or name the "
-            f"column in categorical"
-        )
 
 
 def id_kind(file: TableFile, name: str | None) -> str | None:
@@ -74,7 +57,7 @@ def texts_of(column: Any, path: Path, name: str, missing: str | None = None) -> 
     encoded = column.dictionary_encode(null_encoding="encode" if column.null_count else "mask")
     if isinstance(encoded, pyarrow.ChunkedArray):
         encoded = encoded.combine_chunks()
-    entries = [missing or "" if entry is None else str(entry) for entry in encoded.dictionary.to_pylist()]
+    entries = [name_of(entry) or missing or "" for entry in encoded.dictionary.to_pylist()]
     return entries, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -91,6 +74,21 @@ def numbers_of(column: Any) -> NDArray[np.float64]:
         column = column.cast(pyarrow.float64(), safe=False)
     found: NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
     return found
+
+
+def counts_rows(file: TableFile, name: str) -> bool:
+    """Is a column nothing but the number of a row: 0, 1, 2, ... or 1, 2, 3, ..., perhaps from the beginning again for another
+    sequence? By the first rows."""
+    from pyarrow import types
+
+    if not types.is_integer(file.types[name]):
+        return False
+    batch = next(file.batches([name]), None)
+    if batch is None or not batch.num_rows:
+        return True
+    found = numbers_of(batch.column(0))
+    first = found[0]
+    return bool(first in (0, 1) and np.all((np.diff(found) == 1) | (found[1:] == first)))
 
 
 def time_type(file: TableFile, name: str) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hrnn.data.caching import cache
-from hrnn.data.learning import IRREGULAR, MOST_CLASSES, class_name
+from hrnn.data.learning import IRREGULAR, MOST_CLASSES, class_name, lossy
 from hrnn.data.sequences import Sequences
 from hrnn.data.source import Source
 from hrnn.data.splits import whole
@@ -130,7 +130,7 @@ def describe(sequences: Sequences) -> Description:
         rate=layout.rate,
         parts=parts,
         groups=len(sequences.labels.get("group") or ()),
-        warnings=tuple(_warnings(channels, targets)),
+        warnings=(*lossy(sequences), *_warnings(channels, targets)),
     )
 
 

@@ -71,6 +71,8 @@ def _tokens(sequences: Sequences, training: Spans) -> dict[str, Any]:
 
 def _vectors(sequences: Sequences, training: Spans) -> dict[str, Any]:
     layout = sequences.layout
+    if rounded := lossy(sequences):
+        raise UserError(f"{rounded[0]}; subtract an offset from it, e.g. its first value, or leave it out")
     found, missing = moments(sequences, training)
     mean, scale = found.mean, found.scale
     vocabularies = list[tuple[str, ...]]()
@@ -91,6 +93,17 @@ def _vectors(sequences: Sequences, training: Spans) -> dict[str, Any]:
         "scale": tuple(scale.tolist()),
         "masked": tuple(name for name, count in zip(layout.channels, missing, strict=True) if count),
     }
+
+
+def lossy(sequences: Sequences) -> list[str]:
+    """Channels of which float32 leaves too little, in words: large numbers that hardly differ."""
+    shares = sequences.manifest.get("lost") or [0.0] * len(sequences.layout.channels)
+    return [
+        f"channel {name!r} has large values that hardly differ: float32, as networks have it, rounds them by up to "
+        f"{share:.0%} of their range"
+        for name, share in zip(sequences.layout.channels, shares, strict=True)
+        if share
+    ]
 
 
 def _interval(sequences: Sequences, training: Spans, wanted: bool | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hrnn.data.columns import check_column
 from hrnn.data.learning import class_codes, class_name
+from hrnn.data.names import code, codes_of
 from hrnn.data.preprocessing import Preprocessing
 from hrnn.data.sequences import Sequences
 from hrnn.data.source import Numbers
@@ -129,9 +130,8 @@ class Part:
         pre, tables = self.preprocessing, {}
         for place, entries in enumerate(pre.vocabularies):
             if entries:
-                known = {entry: code for code, entry in enumerate(entries)}
-                cached = self.sequences.vocabularies[pre.channels[place]]
-                tables[place] = np.array([known.get(entry, len(entries)) for entry in cached], np.int64)
+                known, cached = codes_of(entries), self.sequences.vocabularies[pre.channels[place]]
+                tables[place] = np.array([code(known, entry, len(entries)) for entry in cached], np.int64)
         return tables
 
     # Targets

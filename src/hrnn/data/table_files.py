@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hrnn.data.csv_files import csv_batches, csv_column, csv_schema, trimmed
 from hrnn.errors import UserError, require_extra, shortened, words_of
 
 ROWS = 1 << 16  # of a batch
-BLOCK = 1 << 22  # bytes of a CSV file that are parsed at a time, and by which types are guessed
 BUFFER = 1 << 20  # bytes of a column that are read at a time
 PARQUET, ARROW, CSV = (".parquet", ".pq"), (".arrow", ".feather", ".ipc"), (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 SUFFIXES = (*PARQUET, *ARROW, *CSV)
@@ -26,10 +26,12 @@ def is_table(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class TableFile:
-    """types: pyarrow's type of each column, for CSV as its beginning looks"""
+    """types: pyarrow's type of each column, for CSV as its beginning looks. written: a column's name as it stands in a CSV
+    file, perhaps with spaces around it"""
 
     path: Path
     types: dict[str, Any]
+    written: dict[str, str] = field(default_factory=dict)
 
     def batches(self, columns: Sequence[str], texts: Sequence[str] = (), exact: Sequence[str] = ()) -> Iterator[Any]:
         """Record batches with these columns in their order. Of a CSV file columns of whole numbers are read as floats, as what
@@ -37,7 +39,7 @@ class TableFile:
         name = self.path.name.lower()
         with reading(self.path):
             if name.endswith(CSV):
-                yield from _csv_batches(self.path, self.types, columns, texts, exact)
+                yield from csv_batches(self.path, self.types, self.written, columns, texts, exact)
             elif name.endswith(PARQUET):
                 yield from _parquet(self.path).iter_batches(ROWS, columns=list(columns), use_threads=False)
             else:
@@ -48,7 +50,7 @@ class TableFile:
 class TableInMemory(TableFile):
     """One that another package holds; `path` is a name for messages."""
 
-    held: Any  # with Arrow's protocol, as pyarrow, pandas and Polars have it
+    held: Any = None  # with Arrow's protocol, as pyarrow, pandas and Polars have it
 
     def batches(self, columns: Sequence[str], texts: Sequence[str] = (), exact: Sequence[str] = ()) -> Iterator[Any]:
         yield from self.held.select(list(columns)).to_batches(ROWS)
@@ -63,7 +65,7 @@ def in_memory(held: Any) -> TableInMemory:
         whole = pyarrow.table(held)
     except (pyarrow.ArrowException, ValueError, TypeError) as error:
         raise UserError(f"{path} cannot be read ({words_of(error)}); give each column one type and one name") from None
-    return TableInMemory(path, {field.name: field.type for field in whole.schema}, whole)
+    return TableInMemory(path, dict(zip(whole.schema.names, whole.schema.types, strict=True)), held=whole)
 
 
 def open_table(path: Path) -> TableFile:
@@ -76,16 +78,14 @@ def open_table(path: Path) -> TableFile:
         raise UserError(f"{path} does not exist or is not a file; name a table")
     with reading(path):
         if name.endswith(CSV):
-            import pyarrow.csv
-
-            with pyarrow.csv.open_csv(path, *_csv_options(path)) as reader:
-                schema = reader.schema
+            schema = csv_schema(path)
         else:
             schema = _parquet(path).schema_arrow if name.endswith(PARQUET) else _arrow(path).schema
-        if len(set(schema.names)) < len(schema.names):
-            twice = next(name for name in schema.names if schema.names.count(name) > 1)
+        names = [trimmed(name) for name in schema.names] if name.endswith(CSV) else schema.names
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
             raise UserError(f"{path} has two columns called {shortened(twice)!r}; rename one")
-        return TableFile(path, {field.name: field.type for field in schema})
+        return TableFile(path, dict(zip(names, schema.types, strict=True)), dict(zip(names, schema.names, strict=True)))
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def reading(path: Path) -> Iterator[None]:
     except (pyarrow.ArrowException, OSError, EOFError, UnicodeDecodeError, MemoryError) as error:
         said = " ".join(str(error).split())
         if wrong := re.search(r"CSV column #(\d+):.*conversion error to ([\w ]+).*: invalid value '(.*?)'", said):
-            column = _csv_column(path, int(wrong[1]))
+            column = csv_column(path, int(wrong[1]))
             raise UserError(
                 f"column {shortened(column)!r} of {path} has mixed types: {shortened(wrong[3])!r} stands among values of type "
                 f"{wrong[2]}; clean it, or name the column in categorical"
@@ -142,48 +142,3 @@ def _arrow_batches(path: Path, columns: Sequence[str]) -> Iterator[Any]:
         chosen = batch.select(list(columns))
         chosen.validate(full=True)  # the file's own offsets are followed blindly otherwise
         yield from (chosen.slice(first, ROWS) for first in range(0, chosen.num_rows, ROWS))
-
-
-def _csv_options(path: Path, **convert: Any) -> tuple[Any, Any, Any]:
-    from pyarrow import csv
-
-    delimiter = "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else _delimiter(path)
-    read = csv.ReadOptions(use_threads=False, block_size=BLOCK)
-    return read, csv.ParseOptions(delimiter=delimiter), csv.ConvertOptions(**convert)
-
-
-def _first_line(path: Path) -> str:
-    from hrnn.data.unpacking import unpacked
-
-    with unpacked(path) as file:
-        return file.readline(BLOCK).decode("utf-8", "replace").lstrip("\ufeff")
-
-
-def _delimiter(path: Path) -> str:
-    line = _first_line(path)
-    return max(",;\t", key=line.count)
-
-
-def _csv_column(path: Path, number: int) -> str:
-    """The name of a column by its number; that is what an error tells."""
-    names = _first_line(path).rstrip("\r\n").split(_delimiter(path))
-    return names[number].strip('"') if number < len(names) else f"#{number}"
-
-
-def _csv_batches(
-    path: Path, types: dict[str, Any], columns: Sequence[str], texts: Sequence[str], exact: Sequence[str]
-) -> Iterator[Any]:
-    """What is empty at first is taken for numbers."""
-    import pyarrow
-    from pyarrow import csv
-
-    wanted = {}
-    for name in columns:
-        if name in texts:
-            wanted[name] = pyarrow.string()
-        elif (pyarrow.types.is_integer(types[name]) and name not in exact) or pyarrow.types.is_null(types[name]):
-            wanted[name] = pyarrow.float64()
-        else:
-            wanted[name] = types[name]
-    with csv.open_csv(path, *_csv_options(path, column_types=wanted, include_columns=list(columns))) as reader:
-        yield from reader

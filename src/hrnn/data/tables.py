@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +11,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hrnn.data.columns import Roles, Wanted, check_column, roles
-from hrnn.data.conversions import Kind, check_pure, id_kind, kind_of, numbers_of, texts_of, time_name, time_type, times_of
+from hrnn.data.columns import INDEX, NO_DATA, Roles, Wanted, check_column, roles
+from hrnn.data.conversions import (
+    Kind,
+    counts_rows,
+    id_kind,
+    kind_of,
+    numbers_of,
+    texts_of,
+    time_name,
+    time_type,
+    times_of,
+)
+from hrnn.data.doubtful import check_names
+from hrnn.data.names import plain
 from hrnn.data.source import Block, Layout, Numbers, Register, Source, Stream, Vocabulary, listed, part_named
 from hrnn.data.table_files import TableFile, in_memory, open_table, reading
 from hrnn.errors import UserError, shortened
@@ -37,7 +50,8 @@ class Table(Source):
 
     def open(self) -> Stream:
         first = self.file(self.paths[0][0])
-        found = roles(list(first.types), self.wanted, str(first.path))
+        counted = INDEX in first.types and self.wanted.values is None and counts_rows(first, INDEX)
+        found = roles(list(first.types), self.wanted, str(first.path), (*NO_DATA, *([INDEX] if counted else [])))
         for name in self.categorical:
             check_column(name, found.values, str(first.path), "categorical values")
         return _Pass(self, found, first).stream
@@ -71,7 +85,7 @@ def table(
     paths:       one file, several that follow each other, or those of each part by its name; or a table in memory that speaks
                  Arrow, as those of pyarrow, pandas and Polars
     id:          the column that tells sequences apart; by default unique_id, item_id, series_id, sequence_id or id. Without
-                 one, each file is one sequence
+                 one, each file is one sequence, called by its name
     time:        numbers or timestamps that increase within a sequence; by default ds, timestamp, time, datetime or date
     values:      by default every other column. Numbers are channels; texts are categorical, and tokens if there is nothing else
     target:      by default label, labels or class. y and target, as Nixtla and AutoGluon call what is to be forecast, are
@@ -87,12 +101,24 @@ def table(
     return Table(tuple(listed(paths)), wanted, targets, tuple(categorical))
 
 
+def ids_by_file(paths: Sequence[Path]) -> dict[Path, str]:
+    """What the sequences of files without ids are called: by the files' names, with as many folders as tell them apart."""
+    if len(paths) == 1:
+        return {paths[0]: paths[0].stem}
+    if twice := [path for path, count in Counter(paths).items() if count > 1]:
+        raise UserError(f"{twice[0]} is given twice, and without ids it is one sequence; give it once")
+    ends = {path: ["/".join(path.parts[first:]) for first in reversed(range(len(path.parts)))] for path in paths}
+    met = Counter(end for several in ends.values() for end in several)
+    return {path: next(end for end in several if met[end] == 1) for path, several in ends.items()}
+
+
 class _Pass:
     """One pass over the files; what was found in the first holds for the others."""
 
     def __init__(self, source: Table, found: Roles, first: TableFile):
         self.source, self.roles = source, found
         self.id_type = id_kind(first, found.id)
+        self.names = ids_by_file([path for path, _ in source.paths]) if found.id is None else {}
         self.kinds = {name: self._value_kind(first, name) for name in found.values}
         names = tuple(name for name in found.values if self.kinds[name] == "text")
         self.tokens = names == found.values and len(names) == 1
@@ -202,8 +228,7 @@ class _Pass:
     def _numbers(self, columns: dict[str, Any], path: Path, rows: int) -> Numbers:
         """Of the sequence that each row belongs to."""
         if self.roles.id is None:
-            name = path.stem if len(self.source.paths) == 1 else path.name
-            return np.full(rows, self.register.ids.code(name), np.int64)
+            return np.full(rows, self.register.ids.code(self.names[path]), np.int64)
         entries, codes = texts_of(columns[self.roles.id], path, self.roles.id)
         return self.register.ids.several(entries)[codes]
 
@@ -260,6 +285,8 @@ class _Pass:
     def _codes(self, column: Any, name: str, path: Path) -> Numbers:
         """Categories; one that is missing is a category of its own, ""."""
         entries, codes = texts_of(column, path, name, missing="")
-        if not self.looked and name not in self.source.categorical:
-            check_pure(entries, name, path)
+        if name in self.source.categorical:
+            entries = [plain(entry) for entry in entries]
+        elif not self.looked:
+            check_names(entries, codes, name, path, self.tokens)
         return self.vocabularies[name].several(entries)[codes]

@@ -17,6 +17,8 @@ from hrnn.data.source import Block, Stream
 from hrnn.errors import UserError, shortened
 from hrnn.telling import working
 
+ROUNDING = 2.0**-24  # of a value, to the nearest in float32
+LOST = 0.01  # of a channel's range: where float32 rounds values by more, too little of them is left
 VALUES, TIMES, TARGETS, RUNS = "values.npy", "times.npy", "step_targets.npy", "runs.npy"
 
 
@@ -32,6 +34,7 @@ class _Steps:
         )
         self.lengths = np.zeros(1024, np.int64)
         self.missing = np.zeros(channels, np.int64)
+        self.least, self.most, self.rounded = np.full(channels, np.inf), np.full(channels, -np.inf), np.zeros(channels)
         self.runs = GrowingArray(folder / RUNS, np.int32, (2,))  # as they come: number of the sequence, steps
         self.last = -1
         self.together = True  # do the steps of each sequence follow each other?
@@ -79,7 +82,25 @@ class _Steps:
                     f"channel {self.layout.channels[channel]!r} of sequence {shortened(who)!r} has {what} "
                     f"({block.values[step, channel]:g}); clean it, or leave it empty"
                 )
+        if block.values.dtype != np.float32:
+            self._note_rounding(np.ascontiguousarray(block.values.T), values.T)
         return values
+
+    def _note_rounding(self, exact: NDArray[Any], kept: NDArray[np.float32]) -> None:
+        """(channels, steps). Where even the largest value is rounded by little, nothing more need be looked at."""
+        self.least = np.fmin(self.least, np.fmin.reduce(exact, axis=1))
+        self.most = np.fmax(self.most, np.fmax.reduce(exact, axis=1))
+        perhaps = np.fmax(-self.least, self.most) * ROUNDING > LOST * (self.most - self.least)
+        if perhaps.any():
+            away = np.fmax.reduce(np.abs(exact[perhaps] - kept[perhaps]), axis=1)
+            self.rounded[perhaps] = np.fmax(self.rounded[perhaps], away)
+
+    @property
+    def lost(self) -> list[float]:
+        """Of each channel the share of its range by which float32 rounds values, at most; 0 where that is little, or all values
+        are the same."""
+        spans = np.where(self.most > self.least, self.most - self.least, np.inf)
+        return [float(share) if share > LOST else 0.0 for share in self.rounded / spans]
 
 
 def write(stream: Stream, folder: Path, sort_budget: int) -> dict[str, Any]:
@@ -126,6 +147,7 @@ def write(stream: Stream, folder: Path, sort_budget: int) -> dict[str, Any]:
         "sequences": len(ids),
         "steps": int(offsets[-1]),
         "missing": steps.missing.tolist(),
+        "lost": steps.lost,
         "spacing": spacing,
     }
 

@@ -150,4 +150,7 @@ def parts_of(kinds: NDArray[Any], share: float, random: np.random.RandomState) -
                 f"X has n_samples={len(kinds)}, one of each kind, and one more is needed to validate on; give more sequences"
             )
         chosen = [int(random.choice(np.flatnonzero(kinds == found[counts.argmax()])))]
-    return ["validation" if place in set(chosen) else "training" for place in range(len(kinds))]
+    parts = ["training"] * len(kinds)
+    for place in chosen:
+        parts[place] = "validation"
+    return parts

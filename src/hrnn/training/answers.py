@@ -41,9 +41,14 @@ class Answers:
     @property
     def labels(self) -> tuple[str, ...]:
         """What the probabilities are of; nothing where answers are numbers."""
-        if self.of == "next":
-            return (*self.pre.vocabularies[0], *([] if self.pre.complete else ["unknown"])) if self.pre.tokens else ()
-        return self.pre.classes
+        if self.of != "next":
+            return self.pre.classes
+        if not self.pre.tokens or self.pre.complete:
+            return self.pre.vocabularies[0] if self.pre.tokens else ()
+        known, other = self.pre.vocabularies[0], "unknown"
+        while other in known:  # a symbol of the data may be called so
+            other = f"({other})"
+        return (*known, other)
 
     @property
     def ahead(self) -> int:

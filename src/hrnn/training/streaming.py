@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from hrnn.arguments import shown
+from hrnn.data.names import code, codes_of, name_of
 from hrnn.data.times import nanoseconds
 from hrnn.errors import UserError, shortened
 from hrnn.state import State
@@ -52,7 +53,7 @@ class Stream:
         self._last = np.full(len(self.pre.channels), np.nan)
         self._before: Floats | None = None  # numbers of the last step, as inputs
         self._time: tuple[Time, float] | None = None  # of the last step, as it was given and as a number
-        self._codes = [{entry: code for code, entry in enumerate(entries)} for entries in self.pre.vocabularies]
+        self._codes = [codes_of(entries) for entries in self.pre.vocabularies]
         self.answer: dict[str, Any] | None = None
 
     def step(self, values: Values, time: Time | None = None) -> dict[str, Any] | None:
@@ -95,11 +96,11 @@ class Stream:
         if isinstance(values, Mapping):
             values = values.get(self.pre.channels[0])
         value = values if isinstance(values, str | int) or values is None else np.asarray(values).item()
-        codes = self._codes[0]
-        code = codes.get(str(value), len(codes) if not self.pre.complete else None)
-        if code is None:
-            raise UserError(f"{shortened(value)!r} is none of the symbols that there are ({len(codes)}); give one of these")
-        return np.array(code, np.int64)
+        count = len(self.pre.vocabularies[0])
+        place = code(self._codes[0], name_of(value), count)
+        if place == count and self.pre.complete:
+            raise UserError(f"{shortened(value)!r} is none of the symbols that there are ({count}); give one of these")
+        return np.array(place, np.int64)
 
     def _vector(self, values: Values, time: Time | None) -> NDArray[np.float32]:
         pre, given = self.pre, self._by_channel(values)
@@ -120,10 +121,8 @@ class Stream:
             columns.append(np.array([self._interval(time)]))
         for place, kind in enumerate(pre.kinds):
             if kind == "category":
-                entry = given[place]
-                name = "" if entry is None or (isinstance(entry, float) and math.isnan(entry)) else str(entry)
-                count = len(self._codes[place])
-                columns.append(np.eye(count + 1)[self._codes[place].get(name, count)])
+                count = len(pre.vocabularies[place])
+                columns.append(np.eye(count + 1)[code(self._codes[place], name_of(given[place]), count)])
         return np.concatenate(columns, dtype=np.float32)
 
     def _by_channel(self, values: Values) -> list[Any]:

@@ -131,7 +131,8 @@ def check_targets(part: Part, where: Path) -> None:
     if pre.targets != "none" and layout.target != pre.targets:
         has = "none" if layout.target is None else f"one for each {layout.target}"
         raise UserError(
-            f"the run learned {name!r}, one for each {pre.targets}, and {where} has {has}; name its column {name!r}"
+            f"the run learned {name!r}, one for each {pre.targets}, and {where} has {has}; add it, or use hrnn "
+            f"predict, which needs none"
         )
     if pre.target_kind == "class" and (strange := part.strange_class()) is not None:
         raise UserError(f"class {shortened(strange)!r} occurs in {where}, and training had none of it; leave it out")

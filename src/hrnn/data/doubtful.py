@@ -1,0 +1,58 @@
+"""Columns of texts that are more likely numbers, dates or remarks than names: refused, as they would become categories without
+a word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from hrnn.data.source import Numbers
+from hrnn.errors import UserError, shortened
+
+MANY, MOST = 100, 0.9  # rows from which on so large a share of different texts is no set of categories
+# 3,5 or 1.234,5 or 1 234 or 1'234.5 or 1,234.5
+AMOUNT = re.compile(
+    r"[-+]?(\d+,\d+([eE][-+]?\d+)?|\d{1,3}([. '\u00a0\u202f]\d{3})+(,\d+)?|\d{1,3}([,'\u00a0\u202f]\d{3})+(\.\d+)?)"
+)
+# 1.2.2024 or 2024/02/01 or 01-02-24, perhaps with a time; or a time alone
+DAY = r"(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d\d[./-]\d\d[./-]\d\d)"
+TIME = r"(\d{1,2}:\d\d(:\d\d([.,]\d+)?)?( ?[AaPp][Mm])?)"
+DATE = re.compile(rf"{DAY}([ T,]+{TIME})?|{TIME}")
+
+
+def check_names(entries: list[str], codes: Numbers, name: str, path: Path, alone: bool) -> None:
+    """Refuse what is doubtful.
+
+    entries, codes: the column's different texts, and the place of each row's among them
+    alone: is it the only value? Then these are tokens, of which there may be many
+    """
+    texts = [entry for entry in entries if entry]
+    numbers = [text for text in texts if _is_number(text)]
+    others = [text for text in texts if not _is_number(text)]
+    rows = int(np.array([bool(entry) for entry in entries])[codes].sum())
+    remedy = "name the column in categorical"
+    if others and all(AMOUNT.fullmatch(text.strip()) for text in others):
+        problem = f"numbers with commas or separators, such as {shortened(others[0])!r}"
+        remedy = f"write them with a decimal point and nothing else, or {remedy} if they are names"
+    elif others and numbers:
+        problem = f"mixed types: {shortened(others[0])!r} stands among numbers"
+        remedy = f"clean it, or {remedy}"
+    elif others and all(DATE.fullmatch(text.strip()) for text in others):
+        problem = f"dates in a form that is not read, such as {shortened(others[0])!r}"
+        remedy = f"write them as 2024-12-31 23:59:00 and name the column in time, leave it out, or {remedy} if they are names"
+    elif rows >= MANY and len(texts) > MOST * rows and not alone:
+        problem = f"{len(texts):,} different texts in {rows:,} rows, such as {shortened(texts[0])!r}, too many for categories"
+        remedy = f"leave it out, or {remedy} if they are"
+    else:
+        return
+    raise UserError(f"column {name!r} of {path} has {problem}; {remedy}")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
