@@ -56,7 +56,6 @@ def csv(tmp_path, text):
         (lambda p: parquet(p, id=["a", "a"], ds=[1, None], v=[1.0, 2]), {}, "time 'ds' of .* is missing in 1 row"),
         (lambda p: parquet(p, id=["a"], v=[[1.0, 2]]), {}, "which is no value of a step"),
         (lambda p: parquet(p, id=["a", "b"], v=[1.0, float("inf")]), {}, "channel 'v' of sequence 'b' has an infinite value"),
-        (lambda p: parquet(p, id=["a", "b"], v=[None, None], w=[1.0, 2]), {}, "all values of channel 'v' are missing"),
         (lambda p: parquet(p, id=["a", "b"], v=[1.0, None]), {}, "all values of sequence 'b' are missing"),
         (lambda p: parquet(p, id=["a", "a"], v=[1.0, 2], label=["x", "y"]), {"targets": "sequence"}, "two values for"),
         (lambda p: parquet(p, id=["a", "b"], v=[1.0, 2], label=[1.0, None]), {"targets": "sequence"}, "missing for sequence"),

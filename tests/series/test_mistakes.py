@@ -132,7 +132,7 @@ LONG = {"id": [f"s{i // 5}" for i in range(100)], "ds": list(range(5)) * 20, "v"
         (empty_array, "is empty"),
         (csv("id,v,label\n"), "has no rows"),
         (lambda folder: [*parquet(**LONG, label=["x", "y"] * 50)(folder), "--periods", "7"], "fewer than a period of 7"),
-        (parquet(id=["a", "b"], v=[None, None], w=[1.0, 2]), "all values of channel 'v' are missing"),
+        (parquet(id=[*"abcdefgh"], v=[None] * 8, w=[1.0] * 8), "all values of channel 'v' are missing in the training part"),
         (parquet(id=["a", "b"], v=[1.0, None]), "all values of sequence 'b' are missing"),
         (parquet(id=["a", "b"], v=[1.0, float("inf")]), "has an infinite value"),
         (parquet(id=["a", "b"], v=[1.0, 1e300]), "has a value beyond float32"),

@@ -48,6 +48,16 @@ def test_ids_under_another_name(tmp_path, capsys, classes):
     assert predicted(capsys, classes, one)["id"] == ["one"]
 
 
+def test_a_channel_that_is_missing_throughout(tmp_path, capsys, classes):
+    table = panel()
+    absent = table.set_column(table.column_names.index("b"), "b", pa.nulls(len(table), pa.float64()))
+    path = write_table(absent, tmp_path / "absent.parquet")
+    assert len(predicted(capsys, classes, path)["id"]) == 20  # training knew that it may be missing
+    said = complaint(capsys, "train", "series", path, *BATCH, "--run", tmp_path / "runs" / "other")
+    assert "all values of channel 'b' are missing in the training part; leave the channel out" in said
+    assert "all values of channel 'b' are missing" in complaint(capsys, "inspect", path)
+
+
 def test_a_folder_of_tables(tmp_path, capsys, classes):
     for number in range(3):
         (tmp_path / "folder").mkdir(exist_ok=True)

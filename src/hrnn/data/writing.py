@@ -131,9 +131,6 @@ def write(stream: Stream, folder: Path, sort_budget: int) -> dict[str, Any]:
     (folder / RUNS).unlink()
     spacing = check_times(folder / TIMES, offsets, ids) if TIMES in steps.files else None
     if steps.missing.any():
-        if (steps.missing == offsets[-1]).any():
-            name = stream.layout.channels[int(np.argmax(steps.missing))]
-            raise UserError(f"all values of channel {name!r} are missing; leave the channel out")
         with working("filling in missing values"):
             fill(folder / VALUES, folder / "missing.npy", offsets, ids)
     save(folder / "offsets.npy", offsets)

@@ -103,7 +103,7 @@ def open_data(source: Source, place: Path, by: Any, validation: float, test: flo
 
 
 def _parts(sequences: Sequences, by: Any, validation: float, test: float) -> dict[str, Spans]:
-    if by != "forecast":
+    if by != "forecast" and (by is not None or sequences.layout.target is not None):
         return split(sequences, by, validation=validation, test=test)
     if "part" in sequences.labels:
         return split(sequences, "given", validation=validation, test=test)
@@ -111,7 +111,7 @@ def _parts(sequences: Sequences, by: Any, validation: float, test: float) -> dic
     if min(share for share in shares if share) * longest < 2:  # what follows a step is asked, so an end of one is too short
         if len(sequences) > 2:
             return split(sequences, "random", validation=validation, test=test)
-        shares = [max(share, 2.5 / longest) if share else 0.0 for share in shares]
+        shares = [max(share, min(2.5 / longest, 0.45)) if share else 0.0 for share in shares]
     return split(sequences, "time", validation=shares[0], test=shares[1])
 
 
