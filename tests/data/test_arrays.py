@@ -123,7 +123,7 @@ def test_ts_files_that_are_none(tmp_path, content, said):
         ([np.zeros((2, 1))], [np.zeros(3)], r"shape \(3,\) for 2 steps"),
         ([np.array([[np.inf]])], None, "an infinite value"),
         ([np.array([[1e300]])], None, "a value beyond float32"),
-        ([np.array([[np.nan]])], None, "all values of channel 'x0' are missing"),
+        ([np.array([[np.nan]])], None, "all values of sequence '0' are missing"),
     ],
 )
 def test_arrays_that_are_none(x, y, said):

@@ -14,6 +14,7 @@ from torch import nn
 
 import hrnn
 from hrnn.commands.options import parse
+from hrnn.commands.task import with_names
 from hrnn.commands.train import Train
 from hrnn.errors import UserError
 from hrnn.hub import from_pretrained, push_to_hub, save_pretrained
@@ -158,7 +159,7 @@ def test_the_command_of_the_card_trains_the_same(runs, name, monkeypatch):
     assert (program, train, task_name) == ("hrnn", "train", name)
     monkeypatch.chdir(runs / "private")
     kind = {"text": Text, "copy": Copy, "pixels": Pixels}[name]
-    again, began = resolved(parse(Train[kind], "train", words).config), hrnn.load(runs / name).config
+    again, began = resolved(parse(Train[kind], "train", with_names(kind, words)).config), hrnn.load(runs / name).config
     assert again.task == began.task
     assert (again.model, again.learning, again.budget) == (began.model, began.learning, began.budget)
     assert again.upkeep.seed == began.upkeep.seed

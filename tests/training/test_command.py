@@ -9,7 +9,7 @@ from hrnn.commands.options import parse
 from hrnn.commands.task import with_names
 from hrnn.commands.train import Train
 from hrnn.tasks import TASKS, task_named
-from hrnn.training.command import EMPTY, FIRST, HIDDEN, OPEN, VALUED, command_of
+from hrnn.training.command import EMPTY, HIDDEN, OPEN, VALUED, command_of
 from hrnn.training.config import PARTS, resolved, to_json
 from tests.report.pages import config
 from tests.runs import SMALL, tasks
@@ -67,12 +67,8 @@ def test_data_stand_where_one_would_type_them(tmp_path):
 
 
 def test_what_is_known_without_torch_is_what_the_tasks_say():
-    def marked(mark):
-        found = {name: [one.name for one in dataclasses.fields(task) if one.metadata.get(mark)] for name, task in TASKS.items()}
-        return {name: tuple(several) for name, several in found.items() if several}
-
-    assert marked("hidden") == HIDDEN
-    assert marked("first") == {name: (option,) for name, option in FIRST.items()}
+    found = {name: [one.name for one in dataclasses.fields(task) if one.metadata.get("hidden")] for name, task in TASKS.items()}
+    assert {name: tuple(several) for name, several in found.items() if several} == HIDDEN
 
 
 def test_what_is_left_out_is_so_by_default():

@@ -8,11 +8,10 @@ from typing import Any
 
 from hrnn.training.formats import SECTIONS
 
-FIRST = {"series": "data"}  # the option of a task whose words may stand right behind the task's name; a test compares these
-HIDDEN = {  # what a task finds out by itself, and no option says
+HIDDEN = {  # what a task finds out by itself, and no option says; a test compares these
     "pixels": ("order",),
     "text": ("vocabulary",),
-    "series": ("preprocessing", "weights", "naive", "changed", "tested"),
+    "series": ("preprocessing", "weights", "naive", "changed", "identified", "tested"),
 }
 OPEN = ("gradient", "round_steps", "tracker", "updates", "sequences", "epochs", "validate_every", "stop_after")  # where None
 EMPTY = ("validation", "test", "values", "categorical")  # options of tasks that were not given, where empty
@@ -33,9 +32,8 @@ def command_of(
     name = str(task.pop("name"))
     own = ":" in name
     words = ["hrnn", "train", *(["--task", name] if own else [name])]
-    first = FIRST.get(name)
-    if first is not None and task.get(first):
-        words += [str(word) for word in task.pop(first)]
+    if not own and "data" not in without and (data := task.pop("data", None)):
+        words += map(str, data if isinstance(data, list) else [data])
     for section, options in {**entries, "task": task}.items():
         for option, value in options.items() if section in SECTIONS else ():
             if section == "task":  # one of the user's own may have any default; of ours, what is None was not given
