@@ -104,7 +104,7 @@ def ended(ending: Ending, folder: Path) -> int:
     for name, sentence in ending.failures.items():
         print(f"hrnn: {name} failed: {sentence}", file=sys.stderr)
     if ending.interrupted:
-        why = "time limit" if ending.code == DONE else "interrupted"
+        why = "time limit" if ending.late else "interrupted"
         print(f"{why}; the same command goes on from here: {folder}", file=sys.stderr)
         return ending.code
     return FAILED if ending.failures else DONE

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import hrnn.training.folder as folders
-from hrnn.errors import INTERRUPTED, UserError
+from hrnn.errors import DONE, INTERRUPTED, UserError
 from hrnn.training.config import Config, Runtime, to_json
 from hrnn.training.entries import in_words
 from hrnn.training.files import write_atomically
@@ -33,6 +33,11 @@ class Ending:
     failures: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
     code: int = INTERRUPTED  # the exit code where it was interrupted: of Ctrl-C, of SIGTERM, or 0 of a time limit
+
+    @property
+    def late(self) -> bool:
+        """Was it its own time limit that interrupted it? Then nobody waits."""
+        return self.interrupted and self.code == DONE
 
 
 class Watcher(Protocol):

@@ -11,7 +11,6 @@ from statistics import fmean
 from typing import Any
 
 import hrnn.studies.results as results
-from hrnn.errors import DONE
 from hrnn.launching.measuring import bytes_of
 from hrnn.launching.run import run
 from hrnn.launching.units import Ending, Engine, Unit
@@ -157,7 +156,7 @@ def run_missing(request: Request, units: Sequence[Unit], engine: Engine) -> Endi
         return Ending()
     work = request.folder / results.WORK
     ending = run(work, missing, engine)
-    if ending.interrupted and ending.code != DONE:  # memory would have to be measured, and somebody waits
+    if ending.interrupted and not ending.late:  # memory would have to be measured, and somebody waits
         return ending
     memories: dict[str, dict[str, Any]] = {}
     for unit in missing:
@@ -173,19 +172,19 @@ def run_missing(request: Request, units: Sequence[Unit], engine: Engine) -> Endi
 
 def write_unfinished(request: Request, units: Sequence[Unit]) -> None:
     """Runs that have begun and have no result: their journals, and in words how far they are."""
-    panels = request.experiment.panels[:1]
+    panel = next(iter(request.experiment.panels), None)
     for unit in units:
         work = request.folder / results.WORK / unit.name
-        records = [record for record in read_journal(work) if "cpu_seconds" in record] if work.exists() else []
-        if not records or read_result(work) is not None:
+        if not work.exists() or read_result(work) is not None:
             continue
-        last = records[-1]
-        score = ""
-        for panel in panels:
-            values = [record[panel.entry] for record in records if record["kind"] == panel.kind and panel.entry in record]
-            score = f"; {panel.label}: {values[-1]:.4g}" if values else ""
-        words = f"unfinished after {last['sequences']:,} sequences and {last['cpu_seconds'] / 60:.1f} core-minutes{score}"
-        results.export(request.folder, unit, request.setting, {}, words, last)
+        last, score = None, ""
+        for record in read_journal(work):
+            last = record if "cpu_seconds" in record else last
+            if panel is not None and record["kind"] == panel.kind and panel.entry in record:
+                score = f"; {panel.label}: {record[panel.entry]:.4g}"
+        if last is not None:
+            words = f"unfinished after {last['sequences']:,} sequences and {last['cpu_seconds'] / 60:.1f} core-minutes{score}"
+            results.export(request.folder, unit, request.setting, {}, words, last)
 
 
 def _memory(request: Request, row: str, config: Config[Any]) -> dict[str, Any]:
