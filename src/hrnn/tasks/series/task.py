@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from hrnn.data import Part, Preprocessing, Source, whole
@@ -19,12 +18,18 @@ from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
 from hrnn.limits import Limit, above, at_least, hidden, in_bytes, option
 from hrnn.metrics import Metric
-from hrnn.tasks.contract import ACCURACY, BITS_PER_NAT, Judge, Task, cross_entropy
-from hrnn.tasks.series.aims import aimed, towards
-from hrnn.tasks.series.baselines import of_forecasts, of_symbols
+from hrnn.tasks.contract import Judge, Task
 from hrnn.tasks.series.batches import Asked, Carried, Whole, in_batches, in_streams
 from hrnn.tasks.series.choices import Shape, chosen, crop_for, epochs_for, warnings
-from hrnn.tasks.series.judging import Classes, Forecasts, Numbers, Readout
+from hrnn.tasks.series.objectives import (
+    NextSymbol,
+    NextValues,
+    Number,
+    Objective,
+    OneOfClasses,
+    ReadoutName,
+    Values,
+)
 from hrnn.tasks.series.opened import (
     NONE,
     Kind,
@@ -39,8 +44,6 @@ from hrnn.tasks.series.opened import (
 from hrnn.tasks.windows import Batch, Reading, Window
 
 AUDIO_PATCH = 8
-BITS_PER_SYMBOL = Metric("bits_per_symbol", short="bits")
-SQUARES = Metric("loss", unit="squared error")
 MANY = Limit(entries=1 << 22)
 
 
@@ -99,7 +102,7 @@ class Series(Task):
     """So many steps of the data are one input; 1 by default, 8 for audio."""
     intervals: bool | None = None
     """Whether the time since the last step is an input; by default if times are irregular."""
-    readout: Literal["every", "mean", "last"] = "every"
+    readout: ReadoutName = "every"
     """For one target a sequence. every: each step learns it, and the mean of the logits is the prediction; mean: the mean
     itself learns it, and the data are gone through twice; last: the last step alone."""
     crop: int | None = option(None, at_least(1))
@@ -231,12 +234,20 @@ class Series(Task):
 
     # What is learned
 
+    @cached_property
+    def objective(self) -> Objective:
+        pre = self.learned
+        if pre.target_kind == "class":
+            return OneOfClasses(pre, self.readout, self.weights)
+        if pre.target_kind == "number":
+            return Number(pre, self.readout)
+        if pre.tokens:
+            return NextSymbol(pre)
+        return NextValues(pre, self.forecast or 1, self.naive, self.changed, self.season)
+
     @property
     def asked(self) -> Asked:
-        pre = self.learned
-        if pre.targets == "none":
-            return Asked("next", self.forecast or 1, changes=self.changed)
-        return Asked(pre.targets, last=pre.targets == "sequence" and self.readout == "last")
+        return self.objective.asked
 
     @property
     def inputs(self) -> Tokens | int:
@@ -244,63 +255,30 @@ class Series(Task):
 
     @property
     def outputs(self) -> int:
-        pre = self.learned
-        if pre.targets != "none":
-            return pre.outputs
-        return pre.tokens or (self.forecast or 1) * pre.patch * len(pre.numeric)
+        return self.objective.outputs
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        pre = self.learned
-        if pre.target_kind == "class":
-            others = ("balanced_accuracy", "macro_f1", "auroc", "step_accuracy")
-            return (ACCURACY, *(Metric(name, higher_is_better=True, least=0, most=1) for name in others))
-        if pre.target_kind == "number":
-            return (Metric("mae"), Metric("rmse"), Metric("mae_of_mean"), SQUARES)
-        if pre.tokens:
-            return (BITS_PER_SYMBOL, ACCURACY)
-        errors = ("mase", "naive_mase", *(() if pre.normalise == "sequence" else ("mae", "naive_mae", "rmse", "naive_rmse")))
-        return (*map(Metric, errors), SQUARES)
-
-    def aimed(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Batch:
-        if self.readout != "mean" or self.asked.target != "sequence":
-            return batch
-        return aimed(batch, said(), lambda answers, target: self.loss(answers, target)[0])
-
-    def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        pre = self.learned
-        if pre.targets == "sequence" and target.dim() == 3:  # of a batch that is aimed
-            values, given = towards(logits, target), target[..., 1]
-            return values, {"right": (logits.argmax(-1) == given).to(values.dtype)} if pre.target_kind == "class" else {}
-        if pre.target_kind == "class" or (pre.targets == "none" and pre.tokens):
-            values = cross_entropy(logits, target)
-            right = (logits.argmax(-1) == target).to(values.dtype)
-            if self.weights:
-                values = values * torch.tensor(self.weights, dtype=values.dtype)[target]
-            return values, {"right": right}
-        if pre.target_kind == "number":
-            return (logits[..., 0] - target) ** 2, {}
-        known = ~target.isnan()
-        squares = torch.where(known, logits.view_as(target) - target.nan_to_num(), 0) ** 2
-        return squares.sum((-2, -1)) / known.sum((-2, -1)).clamp(min=1), {}
-
-    def report(self, sums: dict[str, float], targets: int) -> dict[str, float]:
-        count, pre = max(targets, 1), self.learned
-        if "right" not in sums:
-            return {}
-        right = sums["right"] / count
-        if pre.targets == "none":
-            return {"bits_per_symbol": sums["loss"] / count * BITS_PER_NAT, "accuracy": right}
-        return {"step_accuracy" if pre.targets == "sequence" else "accuracy": right}
+        return self.objective.metrics
 
     @property
     def purpose(self) -> str:
-        """What is learned, in words."""
-        pre = self.learned
-        if pre.targets == "none":
-            return f"what comes next, {self.forecast or 1} input(s) ahead"
-        what = f"one of {len(pre.classes)} classes" if pre.target_kind == "class" else "a number"
-        return f"{what} for each {pre.targets} ({pre.target_name or 'target'})"
+        return self.objective.purpose
+
+    def aimed(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Batch:
+        return self.objective.aimed(batch, said)
+
+    def loss(self, logits: Tensor, target: Tensor) -> Values:
+        return self.objective.loss(logits, target)
+
+    def report(self, sums: dict[str, float], targets: int) -> dict[str, float]:
+        return self.objective.report(sums, targets)
+
+    def judge(self) -> Judge | None:
+        return self.objective.judge()
+
+    def baselines(self, part: str) -> dict[str, float]:
+        return self.objective.baselines(lambda name: self.part(name)[0], part)
 
     def notes(self) -> Iterator[str]:
         rows = {name: len(spans) for name, spans in self.opened.parts.items()}
@@ -310,27 +288,6 @@ class Series(Task):
         yield "sequences: " + ", ".join(f"{name} {count:,}" for name, count in rows.items())
         yield f"inputs of a training sequence: {lengths.min():,} to {lengths.max():,}, each of {inputs}{patched}"
         yield f"learned: {self.purpose}" + ("" if pre.tokens else f"; normalised by {pre.normalise}")
-
-    def judge(self) -> Judge | None:
-        pre = self.learned
-        readout = Readout(self.readout == "last") if pre.targets == "sequence" else None
-        if pre.target_kind == "class":
-            return Classes(pre.classes, readout)
-        if pre.target_kind == "number":
-            return Numbers(pre, readout)
-        if pre.tokens:
-            return None
-        scale = {"channel": np.array(pre.scale)[pre.numeric], "none": np.ones(len(pre.numeric)), "sequence": None}
-        return Forecasts(self.naive, self.changed, scale[pre.normalise])
-
-    def baselines(self, part: str) -> dict[str, float]:
-        if self.learned.targets != "none":
-            return {}
-        if self.learned.tokens:
-            return of_symbols(self.part("training")[0], self.part(part)[0])
-        if self.season is None:
-            return {}
-        return of_forecasts(self.part(part)[0], self.naive, self.season, self.forecast or 1)
 
     # Batches
 
