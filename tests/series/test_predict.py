@@ -159,19 +159,25 @@ def test_lines_are_answered_as_files_are(tmp_path, capsys, monkeypatch):
         assert line["step"] == last[line["id"]]["step"]
 
 
-def test_lines_with_spaces_behind_commas(tmp_path, capsys, monkeypatch):
+def test_lines_as_people_write_them(tmp_path, capsys, monkeypatch):
     run = train(capsys, tmp_path / "runs" / "r", write(tmp_path)["class"], 1)
     answers = []
-    for text in ("id,time,a,b,code\ns,0,1,,c1\n", "id, time, a, b, code\ns, 0, 1, , c1\n"):
+    for text in (
+        "id,time,a,b,code\ns,0,1.5,,c1\n",
+        "id, time, a, b, code\ns, 0, 1.5, , c1\n",
+        "id;time;a;b;code\ns;0;1,5;;c1\n",
+        "id\ttime\ta\tb\tcode\ns\t0\t1.5\t\tc1\n",
+    ):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         answers.append(hrnn(capsys, "predict", run, "--follow"))
-    assert answers[0] == answers[1]
+    assert answers == [answers[0]] * 4
     assert answers[0][0] == 0
 
 
 WRONG = {
     "id,time,a,code\ns,0,1,c\n": "the first line has no column 'b' for values",
     "id,time,a,b,a,code\ns,0,1,2,3,c\n": "the first line has two columns called 'a'; rename one",
+    "walk,time,a,b,code\ns,0,1,2,c\n": "training told sequences apart by the column 'id', which the first line lacks",
     "id,time,a,b,code\ns,0,1\n": "line 2 has 3 cells and the first line 5",
     "id,time,a,b,code\ns,0,x,1,c\n": "line 2: channel 'a' is 'x'; give a finite number",
     "id,time,a,b,code\ns,0,1e39,1,c\n": "line 2: channel 'a' is '1e39'; give a finite number within float32",

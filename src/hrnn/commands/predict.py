@@ -17,14 +17,14 @@ import tyro
 
 from hrnn.commands.options import parse
 from hrnn.data.columns import IDS, TIMES, check_column
-from hrnn.data.csv_files import trimmed
+from hrnn.data.csv_files import delimiter_of, trimmed
 from hrnn.errors import DONE, UserError, require_extra, shortened
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE
 from hrnn.telling import working
 from hrnn.training.files import FULL
 from hrnn.training.identity import Trust
-from hrnn.training.predicting import Predicted, beside, predictions
+from hrnn.training.predicting import Predicted, beside, id_column, predictions
 from hrnn.training.streaming import Stream
 from hrnn.training.trained import Trained, load
 
@@ -50,9 +50,9 @@ class Predict:
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """A file to be written, .parquet or .csv; by default CSV on standard output."""
     follow: bool = False
-    """Read CSV from standard input, its first line the names of columns, and answer each line at once. Sequences are told apart
-    by the column for ids, if there is one; memory grows with their number, not with their length. Times are written as the data
-    had them: timestamps, such as 2024-01-01 00:00:07, or numbers."""
+    """Read CSV (commas, semicolons or tabs) from standard input, its first line the names of columns, and answer each line at
+    once. Sequences are told apart by the column for ids, if there is one; memory grows with their number, not with their
+    length. Times are written as the data had them: timestamps, such as 2024-01-01 00:00:07, or numbers."""
     checkpoint: str = "best"
     """best (on validation), last, or the number of an update."""
     own: Trust = field(default_factory=Trust)
@@ -167,11 +167,12 @@ def writer(path: Path | None) -> Iterator[Callable[[Any], None]]:
 
 def follow(trained: Trained) -> int:
     """Lines of CSV in, an answer to each out, at once."""
-    lines = csv.reader(sys.stdin)
-    header = next(lines, None)
-    if header is None:
+    first = sys.stdin.readline().removeprefix("\ufeff")  # a mark that some programs put before UTF-8
+    if not first:
         raise UserError("standard input is empty; give a first line with the names of columns")
-    header[:1] = [name.removeprefix("\ufeff") for name in header[:1]]  # a mark that some programs put before UTF-8
+    delimiter = delimiter_of(first)
+    header = next(csv.reader([first], delimiter=delimiter))
+    lines = csv.reader(sys.stdin, delimiter=delimiter)
     header, written = [trimmed(name) for name in header], header
     if twice := [name for place, name in enumerate(header) if name in header[:place]]:
         raise UserError(f"the first line has two columns called {shortened(twice[0])!r}; rename one")
@@ -179,13 +180,17 @@ def follow(trained: Trained) -> int:
     pre = task.learned
     for name in pre.channels:
         check_column(name, header, "the first line", "values, which training had")
-    identity, time = (_column(given, header, names) for given, names in ((task.id, IDS), (task.time, TIMES)))
+    numeric = {pre.channels[place] for place in pre.numeric}
+    own = id_column(task, header, "the first line")
+    identity, time = (_column(given, header, names) for given, names in ((own, IDS), (task.time, TIMES)))
     streams: dict[str, Stream] = {}
     out, named = csv.writer(sys.stdout), False
     for number, cells in enumerate(lines, 2):
         if len(cells) != len(header):
             raise UserError(f"line {number} has {len(cells)} cells and the first line {len(header)}; give one for each column")
         line = dict(zip(header, cells if header == written else map(str.strip, cells), strict=True))
+        if delimiter != ",":  # numbers may have a comma before their decimals
+            line |= {channel: line[channel].replace(",", ".") for channel in numeric}
         name = line[identity] if identity is not None else ""
         stream = streams.get(name) or streams.setdefault(name, Stream(trained.network, task))
         try:

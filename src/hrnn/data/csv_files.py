@@ -30,12 +30,16 @@ def form_of(path: Path) -> Form:
     """By the beginning of the file."""
     with unpacked(path) as file:
         line = file.readline(BLOCK).decode("utf-8", "replace").lstrip("\ufeff").rstrip("\r\n")
-        tabs = path.name.lower().endswith((".tsv", ".tsv.gz"))
-        delimiter = "\t" if tabs else max(",;\t", key=line.count)
+        delimiter = "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else delimiter_of(line)
         below = "" if delimiter == "," else file.read(BLOCK).decode("utf-8", "replace")
     names = line.split(delimiter)
     comma = "," in below and _decimals(below, delimiter, ",") and not _decimals(below, delimiter, r"\.")
     return Form(delimiter, names, any(name != name.strip(" ") for name in names), "," if comma else ".")
+
+
+def delimiter_of(line: str) -> str:
+    """What stands between the names of columns in a first line."""
+    return max(",;\t", key=line.count)
 
 
 def _decimals(text: str, delimiter: str, point: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,24 +44,25 @@ def source_for(task: Series, data: Any) -> Source:
         return replace(task, data=paths, validation=(), test=(), labels=None, target=NONE).source
     source = find(data, tokens=True) if task.kind == "tokens" else find(data)
     if isinstance(source, Table):
-        id, time = (False if value == NONE else value for value in (_id_column(task, source), task.time))
+        own = id_column(task, source.columns(), str(source.paths[0][0]))
+        id, time = (False if value == NONE else value for value in (own, task.time))
         names = [name for name, one in zip(pre.channels, pre.kinds, strict=True) if one != "number"]
         held = source.held if source.held is not None else source.files()
         return table(held, id=id, time=time, values=pre.channels, target=False, part=False, categorical=names)
     return folder(data, labels=False) if isinstance(source, Folder) else source
 
 
-def _id_column(task: Series, source: Table) -> str | None:
-    """The column that told sequences apart in training. A table without it is one sequence, unless the column may be there
-    under another name."""
-    name, columns = task.identified or task.id, source.columns()
+def id_column(task: Series, columns: Sequence[str], where: str) -> str | None:
+    """The column that told sequences apart in training; None: one with a usual name. A table without it is one sequence (NONE),
+    unless the column may be there under another name."""
+    name = task.identified or task.id
     if name in (None, NONE) or name in columns:
         return name
     known = {*task.learned.channels, task.learned.target_name, task.group, task.split, *TIMES, *TARGETS, *PARTS, *NO_DATA}
     strange = [column for column in columns if column not in known and column.lower() not in known]
     if strange and not task.values:
         raise UserError(
-            f"training told sequences apart by the column {name!r}, which {source.paths[0][0]} lacks, and {strange[0]!r} was "
+            f"training told sequences apart by the column {name!r}, which {where} lacks, and {strange[0]!r} was "
             f"not in training; call it {name!r}, or drop it if this is one sequence"
         )
     return NONE
