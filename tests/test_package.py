@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -83,3 +84,13 @@ def test_every_public_name_is_there():
     assert hrnn.gradients.Restricted is hrnn.Restricted
     with pytest.raises(AttributeError, match="module 'hrnn' has no attribute 'nothing'"):
         hrnn.nothing  # noqa: B018
+
+
+def test_a_release_is_the_same_everywhere():
+    """Between releases the version ends with .dev, changes are "Unreleased", and whoever cites has the last release."""
+    root = SOURCE.parents[1]
+    changes, citation = (root / "CHANGELOG.md").read_text(), (root / "CITATION.cff").read_text()
+    version, date = re.search(r"^## \[(\d[\d.]*)\] - (\d{4}-\d\d-\d\d)$", changes, re.MULTILINE).groups()
+    assert f"version: {version}\ndate-released: {date}\n" in citation
+    assert (".dev" in hrnn.__version__) == ("## [Unreleased]" in changes)
+    assert ".dev" in hrnn.__version__ or hrnn.__version__ == version
