@@ -141,7 +141,7 @@ def test_the_list_measures_nothing_and_needs_no_data(capsys, monkeypatch):
     assert [line.split()[0] for line in out.splitlines()[1:-2]] == list(STUDIES)
     assert "150,000 sequences" in out
     results = {line.split()[0]: line.rstrip().rpartition("  ")[2] for line in out.splitlines()[1:-2]}
-    assert (results["copy"], results["mnist"], results["needle-long"]) == ("desk, paper", "desk", "none")
+    assert (results["copy"], results["mnist"], results["permuted-mnist-784"]) == ("desk, paper", "desk", "none")
     assert hrnn(capsys, "reproduce") == (0, out, "")
     code, out, _ = hrnn(capsys, "reproduce", "--list", "--search")
     assert [line.split()[0] for line in out.splitlines()[1:-2]] == list(SEARCHED)
@@ -206,9 +206,9 @@ def test_every_committed_table_is_shown_and_its_curves_are_drawn(path, capsys, t
 
 
 def test_without_results_a_sentence_says_how_to_train(capsys):
-    said = complaint(capsys, "reproduce", "needle-long")
-    assert "no results of needle-long, profile desk, come with this version" in said
-    assert said.endswith("train it: hrnn reproduce needle-long --run")
+    said = complaint(capsys, "reproduce", "deep-copy", "--profile", "paper")
+    assert "no results of deep-copy, profile paper, come with this version" in said
+    assert said.endswith("train it: hrnn reproduce deep-copy --profile paper --run")
     said = complaint(capsys, "reproduce", "mnist", "--profile", "paper", "--output", "curves.png")
     assert said.endswith("train it: hrnn reproduce mnist --profile paper --run --data DATA")
     said = complaint(capsys, "reproduce", "permuted-mnist-784")
