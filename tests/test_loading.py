@@ -100,6 +100,12 @@ def test_tokens_stay_whole_numbers():
         (lambda: padded([{"x": torch.zeros(3), "y": torch.zeros(2)}]), ValueError, "item 0 has .*as many steps as x"),
         (lambda: padded([{"x": torch.zeros(3), "y": torch.zeros(3)}, {"x": torch.zeros(3)}]), ValueError, "item 1 has"),
         (lambda: padded([{"x": torch.tensor(3.0)}]), ValueError, "item 0 has"),
+        (lambda: padded([{"x": torch.zeros(3), "label": 1}]), TypeError, "give dicts of tensors"),
+        (
+            lambda: padded([{"x": torch.zeros(3), "lengths": torch.zeros(3)}]),
+            ValueError,
+            "entry lengths, which is what padded adds",
+        ),
     ],
 )
 def test_mistakes(call, error, sentence):

@@ -79,9 +79,11 @@ def padded(items: Sequence[Mapping[str, Tensor]]) -> Item:
 
     items: dicts of tensors that have the same number of steps each; "x" is one of them
     """
-    if not items or not all(isinstance(item, Mapping) and isinstance(item.get("x"), Tensor) for item in items):
+    if not items or not all(isinstance(item, Mapping) and "x" in item and _all_tensors(item) for item in items):
         raise TypeError(f"items is {shown(items)}; give dicts of tensors, each with an x of shape (steps, ...)")
     names = list(items[0])
+    if "lengths" in names:
+        raise ValueError("items have an entry lengths, which is what padded adds; call it something else")
     for place, item in enumerate(items):
         lengths = {name: value.shape[:1] for name, value in item.items()}
         if list(item) != names or len(set(lengths.values())) != 1 or not lengths["x"]:
@@ -91,3 +93,7 @@ def padded(items: Sequence[Mapping[str, Tensor]]) -> Item:
             )
     batch = {name: pad_sequence([item[name] for item in items]) for name in names}
     return {**batch, "lengths": torch.tensor([len(item["x"]) for item in items])}
+
+
+def _all_tensors(item: Mapping[str, object]) -> bool:
+    return all(isinstance(value, Tensor) for value in item.values())

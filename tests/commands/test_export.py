@@ -31,6 +31,8 @@ def test_a_run_on_text_as_onnx_has_averaged_weights_head_and_vocabulary(onnx, te
     trained = library.load(text_run)
     assert entries["vocabulary"] == trained.config.task.vocabulary
     assert entries["update"] == trained.update
+    assert entries["text_boundaries"]["patterns"] == [r"[ \n]"]
+    assert entries["inputs"]["x"]["meaning"] == f"0 to {trained.network.levels.input_size - 1}; others are not checked"
     run = _in_onnxruntime((text_run / "export" / "step.onnx").read_bytes())
     levels, head = trained.network.levels, trained.network.head
     assert drift(run, Step(levels, head), levels, steps=50) < 1e-4

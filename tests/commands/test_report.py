@@ -2,12 +2,15 @@
 
 import http.client
 import json
+import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -49,9 +52,22 @@ def test_mistakes(tmp_path, capsys):
     assert "--port" in complaint(capsys, "report", run, "--live", "--port", 70000)
     code, _, err = hrnn(capsys, "report", tmp_path / "none", tmp_path / "empty")
     assert (code, err.splitlines()[-1]) == (2, "hrnn: none of these can be shown")
-    code, _, err = hrnn(capsys, "report", run, "-o", tmp_path / "no" / "page.html")
-    assert code == 1
-    assert "is gone" in err
+    (tmp_path / "file").write_text("")
+    assert "--output" in complaint(capsys, "report", run, "-o", tmp_path / "file" / "page.html")
+
+
+def test_the_folder_of_the_page_is_made(tmp_path, capsys):
+    page = tmp_path / "new" / "page.html"
+    assert hrnn(capsys, "report", write(tmp_path / "run"), "-o", page) == (0, f"{page}\n", "")
+
+
+def test_names_that_are_no_text_are_shown_as_numbers(tmp_path, capsys):
+    odd = os.fsdecode(b"odd\xffname")
+    write(tmp_path / "good")
+    write(tmp_path / odd)
+    page = tmp_path / "page.html"
+    assert hrnn(capsys, "report", tmp_path, "-o", page)[0] == 0
+    assert "odd\\udcffname" in page.read_text()
 
 
 def test_without_the_extra(tmp_path, capsys, monkeypatch):
@@ -120,6 +136,20 @@ def test_only_its_own_machine_and_nothing_else_is_served(server):
     assert asked(server, "/etc/passwd")[0].status == 404
     assert asked(server, "/../journal.jsonl")[0].status == 404
     assert asked(server, Host="evil.example:80")[0].status == 403
+    assert asked(server, Host="localhost")[0].status == 200  # port 80, which browsers leave out
+
+
+def test_a_browser_that_goes_away_is_no_news(server, capfd):
+    for _ in range(3):
+        with socket.create_connection(server.server_address) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closes by a reset
+    assert asked(server)[0].status == 200
+    time.sleep(0.2)
+    assert capfd.readouterr().err == ""
+
+
+def test_the_policy_of_the_live_page(server):
     policy = re.search(r'Content-Security-Policy" content="(.*?)"', asked(server)[1])[1]
     assert "connect-src &#39;self&#39;" in policy
 

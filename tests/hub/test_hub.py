@@ -1,5 +1,6 @@
 """Saved models come back to the bit, from a folder or from a Hub that is played by a folder; the card says what a run was."""
 
+import errno
 import json
 import re
 import shlex
@@ -18,6 +19,7 @@ from hrnn.commands.task import with_names
 from hrnn.commands.train import Train
 from hrnn.errors import UserError
 from hrnn.hub import from_pretrained, push_to_hub, save_pretrained
+from hrnn.report.summary import summarise
 from hrnn.tasks import Copy, Pixels, Series, Text
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.loop import start
@@ -63,6 +65,39 @@ def test_saving_again_replaces_what_was_there(tmp_path):
     save_pretrained(hrnn.HRNN(3, [6]), tmp_path)
     assert from_pretrained(tmp_path).model.hidden_sizes == [6]
     assert from_pretrained(tmp_path).head is None
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
+    model, head = hrnn.HRNN(3, [5]), nn.Linear(5, 2)
+    save_pretrained(model, tmp_path, head=head)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("hrnn.hub.files.write_atomically", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_pretrained(hrnn.HRNN(3, [6]), tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_run_is_not_written_over(runs, capsys):
+    with pytest.raises(UserError, match=r"has a config\.json of something else, such as a run; give another folder"):
+        save_pretrained(runs / "text", runs / "text")
+    hrnn.load(runs / "text")
+    save_pretrained(runs / "text", runs / "saved")
+    found, skipped = summarise(runs)
+    assert sorted(one.folder.name for one in found) == ["copy", "text"]
+    assert not skipped
+
+
+def test_scores_are_those_of_the_weights(runs):
+    best = json.loads((runs / "text" / "result.json").read_text())["validation"]["update"]
+    other = 3 if best == 6 else 6
+    for update in (best, other):
+        card = (save_pretrained(runs / "text", runs / "saved", checkpoint=str(update)) / "README.md").read_text()
+        assert ("model-index" in card) == ("| bits per character, test |" in card) == (update == best)
+        assert ("were not scored; the run's scores are of update" in card) == (update == other)
 
 
 def test_a_head_and_a_cell_of_ones_own_are_given_again(tmp_path):

@@ -67,7 +67,7 @@ def test_what_all_processes_find_is_said_once(found, name, sentence, code):
     ("name", "sentence", "which"),
     [
         ("there", "already holds a run; continue it with hrnn resume", 0),
-        ("full disk", ".safetensors cannot be written: No space left on device; earlier checkpoints are intact", 0),
+        ("full disk", ".safetensors cannot be written: No space left on device; make room and try again", 0),
         ("one fails", "/data cannot be written: Input/output error", 1),
     ],
 )

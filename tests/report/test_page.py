@@ -153,6 +153,15 @@ def test_what_is_not_a_number_is_a_gap_and_said(tmp_path):
     assert "loss in 2 records" in page.text
 
 
+def test_what_is_never_a_number_is_said(tmp_path):
+    lines = records()
+    for record in lines:
+        record |= {"loss": None} if "loss" in record else {}
+    page = page_of(write(tmp_path / "run", lines))
+    count = sum("loss" in record for record in lines)
+    assert f"loss in {count} records" in page.text
+
+
 def test_entries_of_some_records_only(tmp_path):
     lines = records(4, every=10)
     lines[2]["frozen_loss"] = 7.0

@@ -1,6 +1,7 @@
 """What stands on the page beside curves: memory and time, sweeps, studies, samples."""
 
 import json
+import re
 
 import pytest
 
@@ -168,6 +169,9 @@ def test_a_study_with_damaged_files(tmp_path):
     assert f"{folder} has no curves.json" in page_of(folder).text
     (folder / "curves.json").write_text("{}")
     assert "its curves cannot be read" in page_of(folder).text
+    curves = (RESULTS / "copy-desk" / "curves.json").read_text()
+    (folder / "curves.json").write_text(re.sub(r"\[\[(\d+),", "[[NaN,", curves, count=1))
+    assert "its curves cannot be read" in page_of(folder, "mnist").text
     (folder / "table.json").write_text('{"experiment": "copy"}')
     content = content_of(folder, "copy")
     assert len(content.studies) == 1
@@ -197,3 +201,15 @@ def test_samples_of_text(tmp_path, capsys):
     code, _, err = hrnn(capsys, "report", tmp_path / "run", "-o", again, "--sample", 40)
     assert code == 0
     assert "has no checkpoint yet" in err
+    code, _, err = hrnn(capsys, "report", other, "-o", again, "--sample", 40)
+    assert (code, err) == (0, "skipped --sample: none of the runs is on text\n")
+
+
+def test_a_sample_of_a_text_without_lines(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("abcd" * 500)
+    words = ("--data", tmp_path / "a.txt", "--boundaries", "c", "--no-unknown")
+    code, _, err = hrnn(capsys, "train", "text", *words, *SMALL, "--run", tmp_path / "run")
+    assert code == 0, err
+    page = tmp_path / "a.html"
+    assert hrnn(capsys, "report", tmp_path / "run", "-o", page, "--sample", 40) == (0, f"{page}\n", "")
+    assert page.read_text().count('class="sample"') == 1

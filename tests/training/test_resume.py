@@ -108,7 +108,7 @@ def test_a_full_disk_stops_cleanly_and_the_run_can_go_on(tmp_path):
     process.join(60)
     log = run.with_suffix(".log").read_text()
     assert process.exitcode == 2, log
-    assert "cannot be written: File too large; earlier checkpoints are intact, make room" in log
+    assert "cannot be written: File too large; make room and try again (a run's earlier checkpoints are intact" in log
     assert "Traceback" not in log
     finished(["resume", str(run)], run)
     assert journal(run) == journal(straight)

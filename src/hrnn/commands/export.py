@@ -17,12 +17,22 @@ from hrnn.errors import DONE, UserError
 from hrnn.export import to_onnx, to_safetensors, to_torch_export
 from hrnn.export.series import around
 from hrnn.limits import at_least, option
-from hrnn.tasks import Series, Text, name_of
+from hrnn.tasks import Pixels, Series, Text, name_of
+from hrnn.tasks.pixels import SIDE
+from hrnn.tasks.streams import compiled
 from hrnn.telling import working
 from hrnn.training.files import make_folder
 from hrnn.training.identity import Trust
 from hrnn.training.trained import Trained, load
 
+AFTER_A_MATCH = (
+    "regular expressions, the lowest level's first: a boundary is true with the first character after a match, and wherever "
+    "that of a higher level is"
+)
+ONE_BY_ONE = (
+    "x is one pixel, 0 to 1: the mean of a square of pool x pool pixels over 255, row by row or, where there is one, in this "
+    "order; the output after the last is the answer"
+)
 ENDINGS = {"onnx": ".onnx", "torch-export": ".pt2", "safetensors": ".safetensors"}
 
 
@@ -60,7 +70,9 @@ def main(arguments: Sequence[str]) -> int:
     if (options.window or 0) > 20:
         print(f"{options.window} steps are unrolled, which takes some tenths of a second each", file=sys.stderr, flush=True)
     common: dict[str, Any] = {"head": network.head, "facts": facts(trained)}
-    if isinstance(task := trained.config.task, Series) and options.format != "safetensors":
+    if isinstance(task := trained.config.task, Series) and options.format == "safetensors":
+        common["facts"]["preprocessing"] = task.learned.to_json()  # which the weights are without
+    elif isinstance(task, Series):
         made = around(task, network.head, network.levels.dtype)
         common |= {"before": made.before, "example": made.example, "head": made.head}
         common["facts"] |= made.facts
@@ -103,4 +115,9 @@ def facts(trained: Trained) -> dict[str, Any]:
     found: dict[str, Any] = {"run": trained.identity.id, "update": trained.update, "task": name_of(task)}
     if isinstance(task, Text):  # symbols by their number; one more stands for all others
         found |= {"symbols": task.symbols, "vocabulary": task.vocabulary, "unknown": task.unknown}
+        if task.boundaries:
+            patterns = [pattern.pattern for pattern in compiled(task.boundaries)]
+            found["text_boundaries"] = {"patterns": patterns, "meaning": AFTER_A_MATCH}
+    if isinstance(task, Pixels):
+        found["pixels"] = {"side": SIDE // task.pool, "pool": task.pool, "order": list(task.order), "meaning": ONE_BY_ONE}
     return found

@@ -10,16 +10,16 @@ from typing import Annotated
 
 import tyro
 
-from hrnn.commands.options import parse
+from hrnn.commands.options import parse, require_folder
 from hrnn.errors import DONE, UserError, require_extra
 from hrnn.limits import at_least, option
-from hrnn.report.page import PLOTLY, render
+from hrnn.report.page import PLOTLY, as_bytes, render
 from hrnn.report.page_content import Content, gather
 from hrnn.report.page_live import Server
 from hrnn.report.page_runs import Reader
 from hrnn.report.page_samples import bytes_of_updates, samples_of
 from hrnn.telling import working
-from hrnn.training.files import write_atomically
+from hrnn.training.files import make_folder, write_atomically
 
 FILE, PORT = Path("report.html"), 8321
 
@@ -65,13 +65,15 @@ def main(arguments: Sequence[str]) -> int:
     output = options.output or FILE
     if output.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--output is {output}; give a name that ends with .html")
+    require_folder(output.parent, "--output")
     content = gather(options.what, Reader())
     if not content:
         raise nothing(content)
     samples = samples_of(content.runs, options.sample, content.problems) if options.sample else {}
     measured = bytes_of_updates(content.runs, content.problems) if options.measure else {}
     with working("writing the page"):
-        write_atomically(output, render(content, samples=samples, measured=measured).encode())
+        make_folder(output.parent)
+        write_atomically(output, as_bytes(render(content, samples=samples, measured=measured)))
     for where, why in content.problems.items():
         print(f"skipped {where}: {why}", file=sys.stderr)
     print(output)
@@ -92,7 +94,7 @@ def serve(options: Report) -> int:
     given = f"--output {options.output}" if options.output is not None else "--measure" if options.measure else ""
     if given := given or (f"--sample {options.sample}" if options.sample else ""):
         raise UserError(f"{given} is for a page in a file; drop it, or --live")
-    if gone := [name for name in options.what if not gather([name], Reader()) and not Path(name).is_dir()]:
+    if gone := [name for name in options.what if not Path(name).is_dir() and not gather([name], Reader())]:
         raise UserError(f"there is no folder {gone[0]}, and no study of that name; give a folder that is there")
     reader = Reader()
     with Server(

@@ -137,6 +137,7 @@ def to_safetensors(
 
 
 def _entries(model: HRNN, kind: str, facts: dict[str, Any] | None) -> dict[str, Any]:
+    metadata.check(facts)
     return metadata.of_model(model, kind) | {"hrnn": hrnn.__version__, "torch": torch.__version__} | (facts or {})
 
 

@@ -54,7 +54,8 @@ def of_step(step: Step, x: Tensor, boundaries: Tensor | None, output: Tensor, st
         """Of what has one row for each sequence."""
         return {"dtype": name_of(tensor.dtype), "shape": [*([] if steps is None else [steps]), "batch", *tensor.shape[1:]]}
 
-    inputs: dict[str, Any] = {"x": shape(x)} | ({} if steps is not None else {"state": state})
+    symbols = {"meaning": f"0 to {step.input_size - 1}; others are not checked"} if step.tokens else {}
+    inputs: dict[str, Any] = {"x": shape(x) | symbols} | ({} if steps is not None else {"state": state})
     if boundaries is not None:
         inputs["boundaries"] = shape(boundaries) | {"meaning": NESTED}
     return {
@@ -76,6 +77,14 @@ def of_weights(model: HRNN) -> dict[str, Any]:
 
 def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def check(facts: dict[str, Any] | None) -> None:
+    """Before the file is written that they stand beside."""
+    try:
+        json.dumps(facts)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"facts cannot be written as JSON ({error}); give numbers, texts, lists and dicts") from None
 
 
 def write(path: Path, entries: dict[str, Any]) -> Path:

@@ -23,6 +23,7 @@ MEANING = {
     "seconds": "the time since the step before, in seconds; 0 at the first step",
     "category": "the place of its name in `names`; their number for whatever is not there",
 }
+COMPLETE = "forecasts are made after complete inputs: leave out the first steps of a sequence, as many as are left over"
 FILLED = "at the end of a sequence, steps that an input lacks have nan for numbers and those before, -1 for categories, and 0"
 WHOLE = {
     True: "the mean of the outputs of all steps of a sequence so far is its answer",
@@ -104,7 +105,9 @@ def around(task: Series, head: nn.Module, dtype: torch.dtype) -> Around:
     """For the step of a run on this task, whose head this is."""
     pre, answers = task.learned, Answers(task)
     facts: dict[str, Any] = {"columns": columns_of(pre), "answers": {"of": answers.of}}
-    facts |= {"steps_of_an_input": pre.patch, "an_input_that_is_not_complete": FILLED} if pre.patch > 1 else {}
+    if pre.patch > 1:
+        lacking = COMPLETE if answers.ahead else FILLED
+        facts |= {"steps_of_an_input": pre.patch, "an_input_that_is_not_complete": lacking}
     if answers.of == "sequence":
         facts["answers"]["whole"] = WHOLE[answers.running]
     if answers.ahead:

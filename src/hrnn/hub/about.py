@@ -40,6 +40,19 @@ def public(trained: Trained, result: dict[str, Any] | None, notes: Sequence[str]
     }
 
 
+def without_scores_of_others(run: dict[str, Any]) -> dict[str, Any]:
+    """The same, for weights that were chosen by hand: scores are kept if it was these that had them, the best on validation, or
+    the last. `scored`: the update of those that did."""
+    result = run["result"]
+    if result is None:
+        return run
+    scored = (result.get("validation") or {}).get("update", result.get("updates"))
+    if scored == run["update"]:
+        return run
+    kept = {name: value for name, value in result.items() if name not in ("validation", "test")}
+    return {**run, "result": kept, "scored": scored, "reached": ""}
+
+
 def _first_sentence(task: Task) -> str:
     """What the task is, as its class says it; of one whose data decide, what these decided."""
     if isinstance(task, Series):

@@ -90,6 +90,10 @@ def _scores(run: dict[str, Any]) -> Iterator[str]:
         yield f"The run was not finished when its weights were taken, after {run['update']} updates; it has no test score."
         yield ""
         return
+    if "scored" in run:
+        yield f"These weights, of update {run['update']}, were not scored; the run's scores are of update {run['scored']}."
+        yield ""
+        return
     rows = []
     for part in ("validation", "test"):
         for key, value in (result.get(part) or {}).items():

@@ -9,6 +9,7 @@ README.md           the card
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from hrnn.arguments import path_of, shown
 from hrnn.errors import UserError, shortened, words_of
 from hrnn.hierarchy import HRNN, CellChoice
 from hrnn.hub import card, remote
-from hrnn.hub.about import public
+from hrnn.hub.about import public, without_scores_of_others
 from hrnn.training.checkpoint import DamagedError
 from hrnn.training.entries import ABOUT, read_result, read_whole
 from hrnn.training.files import content_of, make_folder, write_atomically
@@ -68,7 +69,7 @@ def save_pretrained(
     if isinstance(what, HRNN):
         if opening:
             raise TypeError(f"{next(iter(opening))} is for runs, and what is a model; drop it")
-        model, run, shown_name = what, None, name or folder.name
+        model, run, shown_name = what, None, name or folder.resolve().name
     else:
         place = path_of("what", what)
         if head is not None:
@@ -77,17 +78,28 @@ def save_pretrained(
         model, head, shown_name = trained.network.levels, trained.network.head, name or place.resolve().name
         known = read_whole(place).get(ABOUT)  # runs of older versions have none
         run = public(trained, read_result(place), known["notes"] if isinstance(known, dict) else ())
+        if opening.get("checkpoint", "best") != "best":
+            run = without_scores_of_others(run)
     if head is not None and not isinstance(head, nn.Module):
         raise TypeError(f"head is {shown(head)}; give an nn.Module, or None")
+    if (folder / CONFIG).exists() and not (folder / MODEL).exists():
+        raise UserError(f"{folder} has a {CONFIG} of something else, such as a run; give another folder")
     make_folder(folder)
     entries = {"format": FORMAT, "library_name": "hrnn", "version": hrnn.__version__, "head": _described(head), "run": run}
-    model.save(folder / MODEL)
-    (folder / HEAD).unlink(missing_ok=True)
-    if head is not None:
-        tensors.write(folder / HEAD, head.state_dict(), {"kind": "head", "format": FORMAT})
-    write_atomically(folder / CONFIG, json.dumps(entries, indent=2).encode() + b"\n")
-    text = card.written(shown_name, model, entries, license, repository or folder.name)
-    write_atomically(folder / CARD, text.encode())
+    text = card.written(shown_name, model, entries, license, repository or folder.resolve().name)
+    # Everything is written before anything is replaced: a full disk leaves what was there.
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
+        new = Path(scratch)
+        model.save(new / MODEL)
+        if head is not None:
+            tensors.write(new / HEAD, head.state_dict(), {"kind": "head", "format": FORMAT})
+        write_atomically(new / CONFIG, json.dumps(entries, indent=2).encode() + b"\n")
+        write_atomically(new / CARD, text.encode(errors="backslashreplace"))
+        for file in (MODEL, HEAD, CONFIG, CARD):
+            if (new / file).exists():
+                os.replace(new / file, folder / file)
+    if head is None:
+        (folder / HEAD).unlink(missing_ok=True)
     return folder
 
 
@@ -111,7 +123,10 @@ def from_pretrained(
     elif revision is not None:
         raise UserError(f"revision is {revision!r} and {folder} is a folder of this machine, which has none; drop it")
     about = _read(folder)
-    model = HRNN.load(folder / MODEL, cell=cell)
+    try:
+        model = HRNN.load(folder / MODEL, cell=cell)
+    except FileNotFoundError:
+        raise UserError(f"{folder} lacks {MODEL}; put back a copy of it") from None
     return Pretrained(model, _head(folder, about["head"], head), about)
 
 
@@ -161,7 +176,10 @@ def _head(folder: Path, described: dict[str, Any] | None, given: nn.Module | Non
         if given is not None:
             raise UserError(f"{folder} was saved without a head; drop head=")
         return None
-    weights, _ = tensors.read(folder / HEAD)
+    try:
+        weights, _ = tensors.read(folder / HEAD)
+    except FileNotFoundError:
+        raise UserError(f"{folder} lacks {HEAD}; put back a copy of it") from None
     if given is None:
         if described.get("kind") != "linear":
             own = shortened(described.get("name"))

@@ -114,6 +114,11 @@ def _script() -> str:
     return "\n".join(['"use strict";', "(() => {", *parts, "})();"])
 
 
+def as_bytes(page: str) -> bytes:
+    """A name of a file may hold what is no character; it is shown as a number."""
+    return page.encode(errors="backslashreplace")
+
+
 def safe_json(data: Any) -> str:
     """JSON that can stand in a script element, whatever its texts: neither the element nor a line of it ends there."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from hrnn.errors import UserError
-from hrnn.report.page import PLOTLY, plotly_script
+from hrnn.errors import UserError, words_of
+from hrnn.report.page import PLOTLY, as_bytes, plotly_script
 
 HOST = "127.0.0.1"
 MADE = re.compile(r'<p class="made".*?</p>')  # the time is no change
@@ -40,7 +41,13 @@ class Server(ThreadingHTTPServer):
         """The page, and a tag that changes when it does; one at a time, as readers share what they have read."""
         with self.lock:
             text = self.make()
-        return text.encode(), f'"{hashlib.sha256(MADE.sub("", text).encode()).hexdigest()[:32]}"'
+        return as_bytes(text), f'"{hashlib.sha256(as_bytes(MADE.sub("", text))).hexdigest()[:32]}"'
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that went away is no news; anything else is one line."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            print(f"the page could not be sent ({words_of(error)})", file=sys.stderr, flush=True)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -48,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         # A page of another site could have its own name point to this machine; it would still send that name.
-        name = (self.headers.get("Host") or "").rpartition(":")[0]
+        name = (self.headers.get("Host") or "").partition(":")[0]
         if name not in (HOST, "localhost"):
             self.send_error(HTTPStatus.FORBIDDEN)
         elif self.path == f"/{PLOTLY}":

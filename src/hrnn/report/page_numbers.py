@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hrnn.limits import LEVELS
-from hrnn.metrics import LOSS, Metric, Metrics
+from hrnn.metrics import LOCAL_LOSSES, LOSS, Metric, Metrics
 from hrnn.report.series import LoadedRun
 from hrnn.report.summary import number
 from hrnn.training.journal import Record
@@ -22,20 +22,25 @@ Entries = dict[str, Any]
 
 def columns_of(run: LoadedRun, most: int) -> Entries:
     """By kind of record: `x`, a column for each axis; and `y`, for each metric its values, null where they are no numbers, and
-    the places of the records that have it where others do not. most: records of a kind"""
+    the places of the records that have it where others do not; `none`, how many records have a metric that is never a number.
+    most: records of a kind"""
     found: Entries = {}
     for kind, records in _by_kind(run).items():
         records = evenly(records, most)
         values = [_flat(record, kind in BY_LEVEL) for record in records]
         names = dict.fromkeys(name for one in values for name in one)
         y: Entries = {}
+        none: dict[str, int] = {}
         for name in names:
             places = [place for place, one in enumerate(values) if name in one]
             column = [values[place][name] for place in places]
             if any(value is not None for value in column):
                 y[name] = {"v": column} if len(places) == len(records) else {"at": places, "v": column}
-        if y:
-            found[kind] = {"x": {x: [_rounded(record.get(x), LONG_DIGITS) for record in records] for x in X_AXES}, "y": y}
+            elif name.partition("/")[0] != LOCAL_LOSSES.name:  # levels without a local loss have none
+                none[name] = len(column)
+        if y or none:
+            x = {axis: [_rounded(record.get(axis), LONG_DIGITS) for record in records] for axis in X_AXES}
+            found[kind] = {"x": x, "y": y, "none": none}
     return found
 
 
@@ -164,4 +169,6 @@ def not_numbers(columns: Entries) -> dict[str, int]:
         for name, column in kind["y"].items():
             if missing := sum(value is None for value in column["v"]):
                 found[name] = found.get(name, 0) + missing
+        for name, missing in kind["none"].items():
+            found[name] = found.get(name, 0) + missing
     return found

@@ -14,7 +14,10 @@ from hrnn.telling import followed
 def samples_of(runs: Sequence[ShownRun], length: int, problems: dict[str, str]) -> dict[Path, str]:
     """So many characters of each run on text. Code that a run names is not imported; why one has none is in problems."""
     found = {}
-    for run in followed("writing samples", [run for run in runs if run.summary.task == "text"], "runs"):
+    on_text = [run for run in runs if run.summary.task == "text"]
+    if not on_text:
+        problems["--sample"] = "none of the runs is on text"
+    for run in followed("writing samples", on_text, "runs"):
         try:
             found[run.folder] = _sample(run.folder, length)
         except UserError as error:
@@ -42,7 +45,8 @@ def _sample(folder: Path, length: int) -> str:
     from hrnn.training.trained import load, sample
 
     trained = load(folder)
-    text = "".join(sample(trained, "\n", length))
     task = trained.config.task
-    as_bytes = isinstance(task, Text) and task.symbols == "bytes"
-    return text.encode("latin-1").decode(errors="replace") if as_bytes else text
+    known = isinstance(task, Text) and "\n" not in task.vocabulary
+    text = "".join(sample(trained, task.vocabulary[0] if known else "\n", length))
+    in_bytes = isinstance(task, Text) and task.symbols == "bytes"
+    return text.encode("latin-1").decode(errors="replace") if in_bytes else text

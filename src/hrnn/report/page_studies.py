@@ -77,7 +77,9 @@ def study_of(table: dict[str, Any], curves: dict[str, Any] | None, problem: str 
     if curves is not None:
         try:
             picture = from_json(curves)
-            panels, note = panels_of(picture), picture.note
+            made = panels_of(picture)
+            json.dumps(made, allow_nan=False)  # as the page will have them
+            panels, note = made, picture.note
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             problem = f"its curves cannot be read ({type(error).__name__}: {error})"
     scale = f" --scale {table['scale']:g}" if table["scale"] != 1 else ""

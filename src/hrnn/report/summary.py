@@ -16,6 +16,7 @@ from hrnn.training.entries import CONFIG, LOCK, is_locked, metrics_of, read_resu
 from hrnn.training.journal import JOURNAL, Record, newest
 
 LARGEST = 1e300
+SAVED_MODEL = "model.safetensors"  # as hrnn.hub calls it
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ def places(folder: Path) -> Iterator[tuple[Path, str]]:
         linked = [name for name in below if os.path.islink(os.path.join(root, name))]  # os.walk does not go there
         for place in (Path(root), *(Path(root, name) for name in linked)):
             path = place / CONFIG
+            if (place / SAVED_MODEL).exists():  # which hrnn.hub has saved: no run
+                continue
             if CONFIG not in (*files, *below) if place == Path(root) else not os.path.lexists(path):
                 continue
             real = os.path.realpath(path)

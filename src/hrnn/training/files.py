@@ -24,7 +24,7 @@ def writing(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise LostError(f"{path} cannot be written: the folder {path.parent} is gone") from None
     except OSError as error:
-        room = "earlier checkpoints are intact, make room and continue with hrnn resume"
+        room = "make room and try again (a run's earlier checkpoints are intact, and hrnn resume continues it)"
         remedy = room if error.errno in FULL else "see to it that this folder can be written to, or give another one"
         raise UserError(f"{path} cannot be written: {error.strerror or error}; {remedy}") from None
 
