@@ -36,7 +36,7 @@ KINDS: dict[Any, tuple[tuple[type, ...], str]] = {  # what a value may be, and h
     bool: ((bool,), "true or false"),
     str: ((str,), "a text"),
     Path: ((str, Path), "a path"),
-    type(None): ((type(None),), "null"),
+    type(None): ((type(None),), "None"),
 }
 
 T = TypeVar("T")

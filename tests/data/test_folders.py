@@ -174,3 +174,18 @@ def test_folders_of_tables_are_no_classes(tmp_path):
     write_wav(tmp_path / "dogs" / "1.wav")
     with pytest.raises(UserError, match="and the files beside it hold is not clear by their names"):
         cache(find(tmp_path))
+
+
+def test_a_folder_of_arrays(tmp_path):
+    for number in range(3):
+        np.save(tmp_path / f"{number}.npy", np.arange(5.0) + number)
+    assert cache(find(tmp_path)).lengths.tolist() == cache(find(sorted(tmp_path.iterdir()))).lengths.tolist()
+    (tmp_path / "labels.csv").write_text("file,label\n0.npy,a\n")
+    with pytest.raises(UserError, match=r"holds arrays, which have no classes or parts in folders or labels\.csv"):
+        cache(find(tmp_path))
+    (tmp_path / "labels.csv").unlink()
+    (tmp_path / "up").mkdir()
+    for number in range(3):
+        (tmp_path / f"{number}.npy").rename(tmp_path / "up" / f"{number}.npy")
+    with pytest.raises(UserError, match=r"up holds arrays, which have no classes"):
+        cache(find(tmp_path))

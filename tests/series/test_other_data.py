@@ -134,3 +134,37 @@ def test_errors_in_units_are_left_out_where_each_sequence_has_its_own(tmp_path, 
     assert np.isclose(tests["channel"]["naive_mae"], tests["none"]["naive_mae"], rtol=1e-4)
     assert np.isclose(tests["channel"]["naive_mase"], tests["sequence"]["naive_mase"], rtol=1e-3)
     assert not {"mae", "naive_mae", "rmse", "naive_rmse"} & set(tests["sequence"])
+
+
+def test_a_column_that_may_tell_sequences_apart_is_named(tmp_path, capsys):
+    machines = np.repeat(["m1", "m2", "m3"], 20)
+    table = pa.table({"machine": machines, "time": np.arange(60.0), "x": np.arange(60.0) % 7, "mode": ["a", "b"] * 30})
+    write_table(table, tmp_path / "t.csv")
+    code, out, err = hrnn(capsys, "inspect", tmp_path / "t.csv")
+    assert code == 0, err
+    assert "each name in 'machine' stands in one stretch; is it an id? Then --id machine" in out
+    assert "--id mode" not in out
+    assert "--id" not in hrnn(capsys, "inspect", tmp_path / "t.csv", "--id", "none")[1].replace("--id none", "")
+
+
+def test_weights_that_have_learned_nothing_are_warned_of(tmp_path, capsys):
+    write_table(pa.table({"y": np.sin(np.arange(300.0))}), tmp_path / "t.csv")
+    run = train(capsys, tmp_path / "runs" / "r", [tmp_path / "t.csv", *BATCH])
+    for command in (("predict", run, tmp_path / "t.csv"), ("evaluate", run), ("export", run, "--format", "safetensors")):
+        said = hrnn(capsys, *command, "--checkpoint", 0)[2]
+        assert "warning: these are the weights of update 0, which have learned nothing" in said
+        assert "learned nothing" not in hrnn(capsys, *command)[2]
+
+
+def test_a_trained_run_has_a_short_name(tmp_path, capsys):
+    write_table(pa.table({"y": np.sin(np.arange(300.0))}), tmp_path / "t.csv")
+    run = train(capsys, tmp_path / "runs" / "r", [tmp_path / "t.csv", *BATCH])
+    assert len(repr(library.load(run))) < 200
+    assert "task=series, model=ours" in repr(library.load(run))
+
+
+def test_an_evaluation_of_other_data_is_called_by_their_name(tmp_path, capsys):
+    write_table(pa.table({"y": np.sin(np.arange(300.0))}), tmp_path / "t.csv")
+    run = train(capsys, tmp_path / "runs" / "r", [tmp_path / "t.csv", *BATCH])
+    assert f", {tmp_path / 't.csv'}: loss" in hrnn(capsys, "evaluate", run, "--data", tmp_path / "t.csv")[1]
+    assert ", test: loss" in hrnn(capsys, "evaluate", run)[1]

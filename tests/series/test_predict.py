@@ -167,11 +167,13 @@ def test_lines_as_people_write_them(tmp_path, capsys, monkeypatch):
         "id, time, a, b, code\ns, 0, 1.5, , c1\n",
         "id;time;a;b;code\ns;0;1,5;;c1\n",
         "id\ttime\ta\tb\tcode\ns\t0\t1.5\t\tc1\n",
+        "id,time,a,b,code\n\ns,0,1.5,NA,c1\n\n",
     ):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         answers.append(hrnn(capsys, "predict", run, "--follow"))
-    assert answers == [answers[0]] * 4
+    assert answers == [answers[0]] * 5
     assert answers[0][0] == 0
+    assert "\r" not in answers[0][1]
 
 
 WRONG = {

@@ -22,7 +22,7 @@ from hrnn.training.evaluation import evaluate
 from hrnn.training.identity import Trust, compare_data
 from hrnn.training.network import reading
 from hrnn.training.sizes import require_room
-from hrnn.training.trained import Trained, load
+from hrnn.training.trained import Trained, load, warn_of_untrained
 
 MOST_CLASSES = 20  # of a matrix that is printed; JSON has it whatever its size
 
@@ -51,6 +51,7 @@ class Evaluate:
 def main(arguments: Sequence[str]) -> int:
     options = parse(Evaluate, "evaluate", arguments)
     trained = load(options.run, options.checkpoint, **vars(options.own))
+    warn_of_untrained(trained)
     task = _task(trained, options)
     if options.part not in task.parts():
         raise UserError(f"the task of {options.run} has no part {options.part!r}")
@@ -63,11 +64,12 @@ def main(arguments: Sequence[str]) -> int:
     with working("comparing with simple methods"):
         report |= task.baselines(options.part)
     details = {} if judge is None else judge.details()
+    scored = options.part if options.data is None else str(options.data)
     if options.json:
-        print(json.dumps({"run": str(options.run), "update": trained.update, "part": options.part, **report, **details}))
+        print(json.dumps({"run": str(options.run), "update": trained.update, "part": scored, **report, **details}))
     else:
         numbers = ", ".join(f"{name} {task.measured.named(name).text(value)}" for name, value in report.items())
-        print(f"{options.run}, update {trained.update}, {options.part}: {numbers}")
+        print(f"{options.run}, update {trained.update}, {scored}: {numbers}")
         if "confusion" in details and len(details["classes"]) <= MOST_CLASSES:
             console().print(_confusion(**details).terminal())
     return DONE

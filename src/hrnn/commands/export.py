@@ -23,7 +23,7 @@ from hrnn.tasks.streams import compiled
 from hrnn.telling import working
 from hrnn.training.files import make_folder
 from hrnn.training.identity import Trust
-from hrnn.training.trained import Trained, load
+from hrnn.training.trained import Trained, load, warn_of_untrained
 
 AFTER_A_MATCH = (
     "regular expressions, the lowest level's first: a boundary is true with the first character after a match, and wherever "
@@ -52,7 +52,7 @@ class Export:
     dtype: Literal["float32", "float64"] = "float32"
     """Of weights, state and outputs."""
     checkpoint: str = "best"
-    """best (on validation), last, or the number of an update."""
+    """best (on validation; the last where nothing was validated), last, or the number of an update."""
     own: Trust = field(default_factory=Trust)
     json: bool = False
     """Print what was written as JSON."""
@@ -64,6 +64,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError(f"--window is for --format torch-export and --format is {options.format}; drop either")
     path = _path(options)
     trained = load(options.run, options.checkpoint, **vars(options.own))
+    warn_of_untrained(trained)
     torch.set_num_threads(trained.config.upkeep.threads)
     network = trained.network.to(getattr(torch, options.dtype))
     make_folder(path.parent)

@@ -44,7 +44,8 @@ def main(arguments: Sequence[str]) -> int:
     series, skipped = load(options.runs)
     files = [path.name for path in skipped if path.is_file()]  # beside the runs of a sweep, where the shell names everything
     if len(skipped) == 1 and not series:
-        raise UserError(next(iter(skipped.values())))
+        path, why = next(iter(skipped.items()))
+        raise UserError(why if str(path) in why else f"{path}: {why}")
     for path, why in skipped.items():
         if path.name not in files:
             print(f"skipped {path}: {why}", file=sys.stderr)

@@ -17,7 +17,7 @@ import tyro
 
 from hrnn.commands.options import parse
 from hrnn.data.columns import IDS, TIMES, check_column
-from hrnn.data.csv_files import delimiter_of, trimmed
+from hrnn.data.csv_files import MISSING, delimiter_of, trimmed
 from hrnn.errors import DONE, UserError, require_extra, shortened
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE
@@ -26,7 +26,7 @@ from hrnn.training.files import FULL
 from hrnn.training.identity import Trust
 from hrnn.training.predicting import Predicted, beside, id_column, predictions
 from hrnn.training.streaming import Stream
-from hrnn.training.trained import Trained, load
+from hrnn.training.trained import Trained, load, warn_of_untrained
 
 ROWS = 100_000  # of the output that are written at once
 
@@ -52,9 +52,10 @@ class Predict:
     follow: bool = False
     """Read CSV (commas, semicolons or tabs) from standard input, its first line the names of columns, and answer each line at
     once. Sequences are told apart by the column for ids, if there is one; memory grows with their number, not with their
-    length. Times are written as the data had them: timestamps, such as 2024-01-01 00:00:07, or numbers."""
+    length. Times are written as the data had them: timestamps, such as 2024-01-01 00:00:07, or numbers. A forecast is one line:
+    x+1, x+2 and so on are what follows of x."""
     checkpoint: str = "best"
-    """best (on validation), last, or the number of an update."""
+    """best (on validation; the last where nothing was validated), last, or the number of an update."""
     own: Trust = field(default_factory=Trust)
 
 
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     task = trained.config.task
     if not isinstance(task, Series):
         raise UserError(f"{options.run} is no run on series; hrnn evaluate and hrnn sample are for others")
+    warn_of_untrained(trained)
     torch.set_num_threads(trained.config.upkeep.threads)
     if options.follow:
         return follow(trained)
@@ -184,13 +186,18 @@ def follow(trained: Trained) -> int:
     own = id_column(task, header, "the first line")
     identity, time = (_column(given, header, names) for given, names in ((own, IDS), (task.time, TIMES)))
     streams: dict[str, Stream] = {}
-    out, named = csv.writer(sys.stdout), False
+    out, named = csv.writer(sys.stdout, lineterminator="\n"), False
     for number, cells in enumerate(lines, 2):
+        if not cells:  # an empty line
+            continue
         if len(cells) != len(header):
             raise UserError(f"line {number} has {len(cells)} cells and the first line {len(header)}; give one for each column")
         line = dict(zip(header, cells if header == written else map(str.strip, cells), strict=True))
-        if delimiter != ",":  # numbers may have a comma before their decimals
-            line |= {channel: line[channel].replace(",", ".") for channel in numeric}
+        for channel in numeric:
+            if line[channel] in MISSING:
+                line[channel] = ""
+            elif delimiter != ",":  # numbers may have a comma before their decimals
+                line[channel] = line[channel].replace(",", ".")
         name = line[identity] if identity is not None else ""
         stream = streams.get(name) or streams.setdefault(name, Stream(trained.network, task))
         try:

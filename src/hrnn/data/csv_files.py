@@ -10,6 +10,10 @@ from typing import Any, NamedTuple
 from hrnn.data.unpacking import unpacked
 
 BLOCK = 1 << 22  # bytes that are parsed at a time, and by which types are guessed
+MISSING = (  # instead of a number
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL", "NaN",
+    "n/a", "nan", "null",
+)  # fmt: skip
 WIDEST = 16  # spaces in front of a cell that is empty
 
 
@@ -109,7 +113,6 @@ def _options(form: Form, **convert: Any) -> tuple[Any, Any, Any]:
 
     read = csv.ReadOptions(use_threads=False, block_size=BLOCK)
     convert["decimal_point"] = form.point
-    if form.spaced:
-        empty = csv.ConvertOptions().null_values
-        convert["null_values"] = [" " * spaces + value for spaces in range(WIDEST + 1) for value in empty]
+    spaces = range(WIDEST + 1 if form.spaced else 1)
+    convert["null_values"] = [" " * count + value for count in spaces for value in MISSING]
     return read, csv.ParseOptions(delimiter=form.delimiter), csv.ConvertOptions(**convert)

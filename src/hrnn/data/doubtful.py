@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from hrnn.data.sequences import Sequences
 from hrnn.data.source import Numbers
 from hrnn.errors import UserError, shortened
 
+BLOCK, LEAST = 1 << 20, 5  # steps that are looked at together; steps of a stretch, in the mean, at least
 MANY, MOST = 100, 0.9  # rows from which on so large a share of different texts is no set of categories
 # 3,5 or 1.234,5 or 1 234 or 1'234.5 or 1,234.5
 AMOUNT = re.compile(
@@ -56,3 +58,21 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def likely_ids(sequences: Sequences) -> list[str]:
+    """Of data that are one sequence: columns that hold each of their names in one stretch of several steps, as a column that
+    tells sequences apart does."""
+    if len(sequences) != 1:
+        return []
+    found, steps = [], int(sequences.lengths[0])
+    for place, name in enumerate(sequences.layout.channels):
+        if sequences.layout.tokens or name not in sequences.layout.categorical:
+            continue
+        names, stretches = len(sequences.vocabularies[name]), 1
+        for first in range(0, steps, BLOCK):
+            codes = sequences.read(0, max(0, first - 1), min(steps, first + BLOCK))[:, place]
+            stretches += int((codes[1:] != codes[:-1]).sum())
+        if 2 <= names == stretches <= steps / LEAST:
+            found.append(name)
+    return found

@@ -27,6 +27,8 @@ def check_times(path: Path, offsets: Numbers, ids: list[str]) -> list[float]:
             same = differences[wrong[0]] == 0
             what = "has the same time twice" if same else "has times that are not in order"
             remedy = "keep one row for each time" if same else "sort the table by id and time"
+            if len(ids) == 1:
+                remedy += ", or name the column that tells sequences apart (--id COLUMN) if these are several"
             where = f"steps {step - offsets[number]:,} and {step + 1 - offsets[number]:,}"
             raise UserError(f"sequence {shortened(ids[number])!r} {what} ({where}); {remedy}")
         if inside.any():

@@ -39,7 +39,7 @@ def find(data: Any, **options: Any) -> Source:
     if all(path.is_file() and is_table(path) for path in paths):
         _refuse_labels(paths)
         return _called(table, data, options)
-    if all(name.endswith((".npy", ".npz")) for name in names):
+    if all(map(is_array, paths)):
         return _called(array_files, data, options)
     if all(name.endswith((".ts", ".ts.gz")) for name in names):
         return _called(archive, data, options)
@@ -50,9 +50,21 @@ def find(data: Any, **options: Any) -> Source:
         if any(path.name != TABLE for path in inside) and all(is_table(path) for path in inside):
             _refuse_labels(inside)
             return _called(table, inside, options)
+        if inside and all(map(is_array, inside)):
+            return _called(array_files, inside, options)
     if "kind" not in options and all(map(is_table, _below(paths))):
         _refuse_folders(paths)
+    if "kind" not in options and (some := sorted(_below(paths))) and all(map(is_array, some)):
+        raise UserError(
+            f"{some[0].parent} holds arrays, which have no classes or parts in folders or {TABLE}: put them into a .npz file "
+            "as x (sequences, time, channels) and y (sequences,), or name all files"
+        )
     return _called(folder, data, options)
+
+
+def is_array(path: Path) -> bool:
+    """By its name."""
+    return path.name.lower().endswith((".npy", ".npz"))
 
 
 def _refuse_labels(tables: list[Path]) -> None:

@@ -25,7 +25,8 @@ def panels(series: Sequence[Series]) -> list[Metric]:
     names = {name for one in series for run in one.runs for record in run.records for name in record}
     chosen = [metric for metric in (metrics.progress, metrics.score) if metric is not None and metric.name in names]
     if not chosen or metrics.score.higher_is_better:
-        chosen += [LOSS] if LOSS not in chosen else []
+        loss = next((metric for metric in metrics.all if metric.name == LOSS.name), LOSS)
+        chosen += [loss] if loss not in chosen else []
     return [*chosen, metrics.local] if _levels(series, metrics.local) else chosen
 
 

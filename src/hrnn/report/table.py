@@ -27,8 +27,8 @@ class Table:
     def terminal(self) -> rich.table.Table:
         grid = rich.table.Table(title=self.title or None, box=None, header_style="bold", caption_justify="left")
         grid.caption = "\n".join(self.notes) or None
-        for head in self.heads:
-            grid.add_column(head, justify="left" if head in self.words else "right")
+        for place, head in enumerate(self.heads):  # the first column has the names that somebody types next
+            grid.add_column(head, justify="left" if head in self.words else "right", overflow="fold", no_wrap=place == 0)
         for row in self.rows:
             grid.add_row(*(escape(_printable(cell)) for cell in row))
         return grid

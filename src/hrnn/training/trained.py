@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch import Tensor
 
 import hrnn.training.folder as folders
 from hrnn.errors import UserError, shortened, words_of
-from hrnn.tasks import Series, Text
+from hrnn.tasks import Series, Text, name_of
 from hrnn.tasks.streams import compiled
 from hrnn.training.answers import Answers
 from hrnn.training.checkpoint import Checkpoint, CheckpointFolder, DamagedError
@@ -42,6 +43,13 @@ class Trained:
     update: int
     facts: dict[str, Any]
     identity: Identity
+
+    def __repr__(self) -> str:
+        model = self.config.model
+        return (
+            f"Trained(task={name_of(self.config.task)}, model={model.model}, hidden_sizes={list(self.config.hidden_sizes)}, "
+            f"periods={list(self.config.periods)}, update={self.update}, id={self.identity.id})"
+        )
 
     def predict(self, data: Any) -> Any:
         """Answers for sequences: a list of arrays (time, channels), one array (sequences, time, channels), a table in memory,
@@ -118,6 +126,12 @@ def load(
     except (RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"{checkpoints.path(update)} does not fit the configuration of {folder} ({words_of(error)})") from None
     return Trained(config, network.eval(), update, chosen.facts, identity)
+
+
+def warn_of_untrained(trained: Trained) -> None:
+    """On standard error, for commands that use its weights."""
+    if trained.update == 0:
+        print("warning: these are the weights of update 0, which have learned nothing", file=sys.stderr)
 
 
 def _chosen(folder: Path, checkpoints: CheckpointFolder, which: str) -> tuple[int, Checkpoint]:

@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from hrnn.data import Part, Preprocessing, Source, whole
+from hrnn.data.doubtful import likely_ids
 from hrnn.data.tables import Table
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
@@ -320,6 +321,8 @@ class Series(Task):
             options = {"patch": pre.patch, "intervals": self.intervals, "target": self.target_is}
             found = self.opened.preprocessing(normalise="channel", **options)
             scale = max((max(abs(found.mean[at]), found.scale[at]) for at in pre.numeric), default=0.0)
+        for name in likely_ids(self.opened.sequences) if self.id is None else ():
+            yield f"all data are one sequence, and each name in {name!r} stands in one stretch; is it an id? Then --id {name}"
         yield from warnings(self.shape, reading.segment, scale, self.asked.last)
 
     def steps_of_batch(self, reading: Reading) -> int:
