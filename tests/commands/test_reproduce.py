@@ -185,7 +185,7 @@ def test_results_are_shown_at_once_without_training_and_without_torch(tmp_path):
     assert "ours is on par with HRNN confirmed confirmed if the means of ours and hrnn differ by at most 10 %" in text
     assert "Trained 2026-11-16, hrnn 0.1.0, torch 2.13.0+cpu, Python 3.11.7, AMD EPYC, 2 cores" in text
     assert "hrnn reproduce copy --output curves.png" in text
-    assert "hrnn reproduce copy --run (22 runs, which took 27 minutes of one core;" in text
+    assert "hrnn reproduce copy --run (these 22 runs took 27 minutes of one core;" in text
     assert "More results: hrnn reproduce copy --profile paper" in text
     assert list(tmp_path.iterdir()) == []
 

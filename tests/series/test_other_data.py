@@ -168,3 +168,15 @@ def test_an_evaluation_of_other_data_is_called_by_their_name(tmp_path, capsys):
     run = train(capsys, tmp_path / "runs" / "r", [tmp_path / "t.csv", *BATCH])
     assert f", {tmp_path / 't.csv'}: loss" in hrnn(capsys, "evaluate", run, "--data", tmp_path / "t.csv")[1]
     assert ", test: loss" in hrnn(capsys, "evaluate", run)[1]
+
+
+def test_runs_that_learn_different_things_are_not_drawn_together(tmp_path, capsys, classes):
+    write_table(pa.table({"y": np.sin(np.arange(300.0))}), tmp_path / "y.csv")
+    forecasts = train(capsys, tmp_path / "runs" / "forecasts", [tmp_path / "y.csv", *BATCH])
+    said = complaint(capsys, "plot", classes, forecasts, "-o", tmp_path / "a.svg")
+    assert "these runs are scored by different metrics (accuracy, mase); plot them apart" in said
+    for run, both in ((classes, True), (forecasts, False)):
+        assert hrnn(capsys, "plot", run, "-o", tmp_path / "a.svg")[0] == 0
+        assert ("<!-- training -->" in (tmp_path / "a.svg").read_text()) == both
+    assert "no such folder" in (said := complaint(capsys, "plot", tmp_path / "nowhere"))
+    assert "nowhere" in said

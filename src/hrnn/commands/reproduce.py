@@ -47,7 +47,7 @@ def show(found: dict[str, Any], options: Reproduce) -> int:
     print("\n".join(f"Trained {words}." for words in trained(entries)))
     data, scale = " --data DATA" if entries["data"] else "", f" --scale {entries['scale']:g}" if entries["scale"] != 1 else ""
     print(f"Its curves: {called} --output curves.png (or .svg, .pdf)")
-    took = f"{entries['runs']} runs, which took {entries['minutes']:,.0f} minutes of one core"
+    took = f"these {entries['runs']} runs took {entries['minutes']:,.0f} minutes of one core"
     print(f"To train it here: {called} --run{data}{scale} ({took}; {called} --list --measure{data} measures that here)")
     if also := others(entries):
         print(f"More results: {', '.join(also)}")

@@ -53,7 +53,7 @@ def figure_of(series: Sequence[Series], x: str = "updates") -> Figure:
             axes.set_yscale("log")
         else:
             _limit(axes, metric, series, whole=metric == metrics.progress)
-    fit_legend(figure, _handles(series))
+    fit_legend(figure, _handles(series, [metric.name for metric in chosen if metric != metrics.local]))
     return figure
 
 
@@ -104,10 +104,11 @@ def _limit(axes: Axes, metric: Metric, series: Sequence[Series], *, whole: bool)
     axes.set_ylim(low, high)
 
 
-def _handles(series: Sequence[Series]) -> list[Line2D]:
+def _handles(series: Sequence[Series], drawn: Sequence[str]) -> list[Line2D]:
     """One entry per series, and how training and validation differ where both are drawn."""
     handles = [Line2D([], [], **style_of(place), label=one.label) for place, one in enumerate(series)]
-    if any(record["kind"] == "validation" for one in series for run in one.runs for record in run.records):
+    records = [record for one in series for run in one.runs for record in run.records]
+    if any({"validation", "update"} <= {record["kind"] for record in records if name in record} for name in drawn):
         handles.append(Line2D([], [], color="0.4", linewidth=0.9, alpha=0.5, label="training"))
         handles.append(Line2D([], [], color="0.4", marker="o", markersize=3, label="validation"))
     return handles

@@ -70,6 +70,8 @@ def load(given: Sequence[Path]) -> tuple[list[Series], dict[Path, str]]:
     runs = _read([*alone, *(place for place in swept if place not in alone)], skipped)
     if len({run.described.task for run in runs.values()}) > 1:
         raise UserError("these runs are of different tasks; plot them apart")
+    if len(scores := {run.described.metrics.score.name for run in runs.values()}) > 1:
+        raise UserError(f"these runs are scored by different metrics ({', '.join(sorted(scores))}); plot them apart")
     return [*_alone(alone, runs), *_by_setting(swept, runs)], skipped
 
 
