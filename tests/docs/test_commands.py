@@ -225,7 +225,7 @@ def test_the_task_of_the_documentation_learns(data, tmp_path, monkeypatch, capsy
 def test_getting_started_works_as_it_stands_from_an_empty_folder(tmp_path):
     """Minutes, as a user sees it: real programs, nothing made shorter. What needs other machines or data is left out."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    elsewhere = ("--download", "--data ptb", "10.0.0.1", "needle", "make ", "pip ")
+    elsewhere = ("--download", "text ptb", "10.0.0.1", "needle", "make ", "pip ")
     for line in lines_in(DOCS / "getting_started.md"):
         if not any(word in line for word in elsewhere):
             environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
