@@ -76,7 +76,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("hrnn.hub.files.write_atomically", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(UserError, match="cannot be written: No space left on device; make room"):
         save_pretrained(hrnn.HRNN(3, [6]), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

@@ -26,7 +26,7 @@ from hrnn.hub import card, remote
 from hrnn.hub.about import public, without_scores_of_others
 from hrnn.training.checkpoint import DamagedError
 from hrnn.training.entries import ABOUT, read_result, read_whole
-from hrnn.training.files import content_of, make_folder, write_atomically
+from hrnn.training.files import content_of, make_folder, write_atomically, writing
 from hrnn.training.trained import load
 
 FORMAT = 1
@@ -88,7 +88,7 @@ def save_pretrained(
     entries = {"format": FORMAT, "library_name": "hrnn", "version": hrnn.__version__, "head": _described(head), "run": run}
     text = card.written(shown_name, model, entries, license, repository or folder.resolve().name)
     # Everything is written before anything is replaced: a full disk leaves what was there.
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
+    with writing(folder), tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
         new = Path(scratch)
         model.save(new / MODEL)
         if head is not None:
