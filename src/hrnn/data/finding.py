@@ -54,7 +54,7 @@ def find(data: Any, **options: Any) -> Source:
             return _called(array_files, inside, options)
     if "kind" not in options and all(map(is_table, _below(paths))):
         _refuse_folders(paths)
-    if "kind" not in options and (some := sorted(_below(paths))) and all(map(is_array, some)):
+    if "kind" not in options and all(map(is_array, _below(paths))) and (some := sorted(_below(paths))):
         raise UserError(
             f"{some[0].parent} holds arrays, which have no classes or parts in folders or {TABLE}: put them into a .npz file "
             "as x (sequences, time, channels) and y (sequences,), or name all files"

@@ -46,7 +46,7 @@ def _sample(folder: Path, length: int) -> str:
 
     trained = load(folder)
     task = trained.config.task
-    known = isinstance(task, Text) and "\n" not in task.vocabulary
-    text = "".join(sample(trained, task.vocabulary[0] if known else "\n", length))
+    without_lines = isinstance(task, Text) and "\n" not in task.vocabulary
+    text = "".join(sample(trained, task.vocabulary[0] if without_lines else "\n", length))
     in_bytes = isinstance(task, Text) and task.symbols == "bytes"
     return text.encode("latin-1").decode(errors="replace") if in_bytes else text
