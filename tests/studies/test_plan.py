@@ -2,11 +2,13 @@
 
 import json
 import re
+import subprocess
 from dataclasses import replace
 
 import pytest
 
 import hrnn
+import hrnn.studies.results as results
 from hrnn.commands.reproduce_runs import show
 from hrnn.errors import DONE, UserError
 from hrnn.launching.units import Ending
@@ -44,6 +46,10 @@ def test_only_what_is_missing_is_run(copy, monkeypatch):
     table = entries_of(copy, collect(copy))  # whatever seeds and models were asked for last
     assert [(row["name"], row["seeds"]) for row in table["rows"]] == [("ours", [0, 1]), ("hrnn", [0, 1])]
     assert {one["verdict"] for one in table["expectations"]} == {"undecided"}
+    missing = "Not run: gr-HRNN; mr-HRNN; mr-HRNN, equal bytes; ours, unlocked; ours, defaults."
+    assert missing in page(table)
+    without = {name: value for name, value in table.items() if name != "missing"}  # a table of an older version
+    assert "Not run" not in page(without)
 
 
 def test_the_table_of_copy(copy, monkeypatch):
@@ -65,8 +71,34 @@ def test_the_table_of_copy(copy, monkeypatch):
     assert "64/64 units; period 5" in text
     assert "150,000 sequences per run" in text
     assert "order of its seed (0 1 2)" in text
-    assert f"hrnn {hrnn.__version__}, torch" in text
+    assert re.search(rf"hrnn {re.escape(hrnn.__version__)}, (commit [0-9a-f]{{7,}}(-dirty)?, )?torch", text)
     assert "Scaled" not in text
+    assert "Not run" not in text
+
+
+def test_a_result_names_the_commit_of_its_source_and_no_other(tmp_path, monkeypatch):
+    def git(*words):
+        identity = ["-c", "user.name=nobody", "-c", "user.email=nobody"]
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    package = tmp_path / "site-packages" / "hrnn"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (tmp_path / "other.py").write_text("")
+    monkeypatch.setattr(results, "SOURCE", package)
+    assert results.commit() is None  # no checkout at all
+    git("init", "-q")
+    git("add", "other.py")
+    git("commit", "-q", "-m", "a project that uses hrnn")
+    assert results.commit() is None  # the checkout is of something else
+    git("add", "-A")
+    git("commit", "-q", "-m", "hrnn itself")
+    found = results.commit()
+    assert re.fullmatch("[0-9a-f]{7,}", found)
+    (package / "__init__.py").write_text("changed = True")
+    assert results.commit() == f"{found}-dirty"
+    monkeypatch.setenv("PATH", "")
+    assert results.commit() is None  # no git
 
 
 def test_a_model_that_misses_the_first_length_is_run_again_from_one(copy, monkeypatch):

@@ -117,7 +117,8 @@ def list_experiments(options: Reproduce) -> int:
         if experiment.always_searched:
             runs = f"{len(request.rows)} models, {len(request.rows) * len(request.seeds) + tried} runs"
         data = ", ".join(f"{name}/" for name in experiment.data) or "its own"
-        there = [profile for profile in experiment.profiles if committed(experiment.name, profile, options.search)]
+        there = [str(profile) for profile in experiment.profiles if committed(experiment.name, profile, options.search)]
+        there += ["--search"] if not options.search and committed(experiment.name, searched=True) else []
         rows.append([experiment.name, experiment.title, request.profile, runs, size, data, ", ".join(there) or "none"])
     heads = ["experiment", "", "profile", "runs", "each of", "data", "results"]
     console().print(Table(heads, rows, words=heads).terminal())

@@ -30,7 +30,7 @@ def write(request: Request) -> list[Table]:
 
 
 def entries_of(request: Request, runs: Runs) -> Entries:
-    """Everything that a table shows, as JSON: rows in the order of the experiment, those without a run left out."""
+    """Everything that a table shows, as JSON: rows in the order of the experiment, those without a run are only named."""
     experiment = request.experiment
     rows = [_row(request, row, runs[row.name]) for row in experiment.rows if runs.get(row.name)]
 
@@ -48,6 +48,7 @@ def entries_of(request: Request, runs: Runs) -> Entries:
         "settings": settings(rows),
         "quantities": [{"name": one.name, "title": one.title, "digits": one.digits} for one in experiment.quantities],
         "rows": rows,
+        "missing": [row.title for row in experiment.rows if not runs.get(row.name)],
         "expectations": expectations,
         "search": _search(request) if request.searched else None,
     }

@@ -43,7 +43,9 @@ def trained(entries: Entries) -> list[str]:
         python = f"Python {one['python']}, " if "python" in one else ""
         system = f", {one['system']}" if "system" in one else ""
         processor = one.get("processor") or one["cpu"]
-        found.add(f"{one['date']}, {versions}torch {one['torch']}, {python}{processor}, {one['cores']} cores{system}")
+        commit = f"commit {one['commit']}, " if one.get("commit") else ""
+        torch = f"torch {one['torch']}, {python}"
+        found.add(f"{one['date']}, {versions}{commit}{torch}{processor}, {one['cores']} cores{system}")
     return sorted(found)
 
 
@@ -103,7 +105,7 @@ def with_memory(entries: Entries) -> bool:
 
 
 def notes(entries: Entries) -> list[str]:
-    """What the signs in the table mean, which seeds were run, and what failed."""
+    """What the signs in the table mean, which seeds were run, what failed, and what was not run."""
     seeds = {tuple(row["seeds"]) for row in entries["rows"]}
     by_row = "; ".join(f"{row['title']}: {' '.join(map(str, row['seeds']))}" for row in entries["rows"])
     shared = f"every run in the order of its seed ({' '.join(map(str, min(seeds)))})"
@@ -116,6 +118,7 @@ def notes(entries: Entries) -> list[str]:
     for row in entries["rows"]:
         lines += [f"{row['title']}, seed {seed}, failed: {why}." for seed, why in row["failures"].items()]
         lines += [f"{row['title']}, seed {seed}, {how_far}." for seed, how_far in row.get("unfinished", {}).items()]
+    lines += [f"Not run: {'; '.join(entries['missing'])}."] if entries.get("missing") else []
     return lines
 
 

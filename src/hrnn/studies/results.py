@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from hrnn.training.formats import check_format, with_old_values
 from hrnn.training.journal import JOURNAL
 
 FORMAT = 1
+SOURCE = Path(hrnn.__file__).parent
 RUNS, WORK, SEARCH = "runs", "work", "search"
 PLACES = ("task.data", "task.validation", "task.test", "task.download", "task.mirror")  # where data are, not which
 
@@ -170,6 +172,7 @@ def environment() -> dict[str, Any]:
     """When, with what and on what."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
@@ -177,6 +180,19 @@ def environment() -> dict[str, Any]:
         "processor": processor(),
         "cores": os.cpu_count(),
     }
+
+
+def commit() -> str | None:
+    """Which state of the source is running, with -dirty behind it where files were changed; None if it is no checkout."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=SOURCE, check=True, capture_output=True, text=True).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", "__init__.py")  # an installed copy may lie in a checkout of something else
+        return git("describe", "--always", "--dirty", "--exclude=*")
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def summed(folder: Path) -> dict[str, Any]:
