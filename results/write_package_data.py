@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from hrnn.report.committed import FOLDER, file_of
 from hrnn.report.files import CURVES, TABLE
@@ -17,11 +18,20 @@ def files() -> dict[str, str]:
     made = {}
     for path in sorted(HERE.glob(f"*/{TABLE}")):
         table, curves = (json.loads((path.parent / name).read_text()) for name in (TABLE, CURVES))
+        table["rows"] = [shown(row) for row in table["rows"]]
         name = file_of(table)
         if name in made:
             raise ValueError(f"{path.parent} and another folder both hold {name}; remove one")
         made[name] = json.dumps({"table": table, "curves": curves}, separators=(",", ":"), ensure_ascii=False) + "\n"
     return made
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Of the settings of a row only what its table may show; all of them are in results/."""
+    if "config" not in row:
+        return row
+    betas, rate = row["config"]["model"]["betas"], row["config"]["learning"]["learning_rate"]
+    return row | {"config": {"model": {"betas": betas}, "learning": {"learning_rate": rate}}}
 
 
 if __name__ == "__main__":

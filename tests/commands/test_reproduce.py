@@ -134,21 +134,29 @@ def test_a_time_limit_is_no_failure_and_the_same_command_goes_on(tmp_path, capsy
     assert "unfinished" not in (folder / "table.md").read_text()
 
 
-def test_the_list_measures_nothing_and_needs_no_data(capsys, monkeypatch):
+def test_the_list_measures_nothing_and_needs_no_data(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("hrnn.commands.reproduce_runs.seconds_of", lambda config: 1 / 0)
     code, out, err = hrnn(capsys, "reproduce", "--list")
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines()[1:-2]] == list(STUDIES)
+    assert list(_results_listed(out)) == list(STUDIES)
     assert "150,000 sequences" in out
-    results = {line.split()[0]: line.rstrip().rpartition("  ")[2] for line in out.splitlines()[1:-2]}
-    assert (results["copy"], results["mnist"], results["permuted-mnist-784"]) == ("desk, paper", "desk", "none")
+    assert _results_listed(out)["mnist"] == "desk*"
+    assert _results_listed(out)["copy-from-20"] == "paper"
     assert hrnn(capsys, "reproduce") == (0, out, "")
     code, out, _ = hrnn(capsys, "reproduce", "--list", "--search")
     assert [line.split()[0] for line in out.splitlines()[1:-2]] == list(SEARCHED)
     assert "desk     5 models x 3 seeds + 24 trials  150,000 sequences" in out
     code, out, _ = hrnn(capsys, "reproduce", "mnist", "--list", "--profile", "paper", "--models", "ours", "--scale", 0.5)
-    assert out.splitlines()[1].endswith("1 models x 3 seeds  550,000 sequences  mnist/  desk    ")
+    assert out.splitlines()[1].rstrip().endswith("1 models x 3 seeds  550,000 sequences  mnist/  desk*")
     assert "--measure is for --list" in complaint(capsys, "reproduce", "copy", "--measure")
+    monkeypatch.setattr(committed, "FOLDER", tmp_path)
+    assert set(_results_listed(hrnn(capsys, "reproduce")[1]).values()) == {"none"}
+
+
+def _results_listed(out):
+    """The last column of the list, by experiment."""
+    lines = out[: out.index("hrnn reproduce NAME shows")].splitlines()[1:]
+    return {line.split()[0]: line.rstrip().rpartition("  ")[2] for line in lines}
 
 
 @pytest.mark.parametrize(("seconds", "rate"), [(1 / 104.4, "104"), (1 / 23, "23"), (1 / 4.56, "4.6"), (1 / 0.0123, "0.012")])

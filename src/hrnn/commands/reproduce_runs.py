@@ -117,12 +117,14 @@ def list_experiments(options: Reproduce) -> int:
         if experiment.always_searched:
             runs = f"{len(request.rows)} models, {len(request.rows) * len(request.seeds) + tried} runs"
         data = ", ".join(f"{name}/" for name in experiment.data) or "its own"
-        there = [str(profile) for profile in experiment.profiles if committed(experiment.name, profile, options.search)]
-        there += ["--search"] if not options.search and committed(experiment.name, searched=True) else []
-        rows.append([experiment.name, experiment.title, request.profile, runs, size, data, ", ".join(there) or "none"])
+        there = ", ".join(one for one in experiment.profiles if committed(experiment.name, one, options.search)) or "none"
+        there += "*" if not options.search and committed(experiment.name, searched=True) else ""
+        rows.append([experiment.name, experiment.title, request.profile, runs, size, data, there])
     heads = ["experiment", "", "profile", "runs", "each of", "data", "results"]
     console().print(Table(heads, rows, words=heads).terminal())
     print("hrnn reproduce NAME shows the results that come with hrnn, hrnn reproduce NAME --run trains it here.")
+    if any(row[-1].endswith("*") for row in rows):
+        print("* and with --search: a table for which beta and the learning rate of every row were chosen by trials.")
     print("hrnn reproduce --list --measure says what that would cost; measuring takes some minutes itself.")
     return DONE
 
