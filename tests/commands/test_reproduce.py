@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from hrnn.commands.options import parse
+from hrnn.commands.reproduce_options import Reproduce, check
 from hrnn.launching.progress import last_update
 from hrnn.report import committed
+from hrnn.report.shown import command_of
 from hrnn.studies.catalogue import STUDIES
 from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request
@@ -193,7 +196,8 @@ def test_results_are_shown_at_once_without_training_and_without_torch(tmp_path):
     assert "ours is on par with HRNN confirmed confirmed if the means of ours and hrnn differ by at most 10 %" in text
     assert "Trained 2026-11-16, hrnn 0.1.0, torch 2.13.0+cpu, Python 3.11.7, AMD EPYC, 2 cores" in text
     assert "hrnn reproduce copy --output curves.png" in text
-    assert "hrnn reproduce copy --run (these 22 runs took 27 minutes of one core;" in text
+    trains = "hrnn reproduce copy --run --models ours gr-hrnn hrnn mr-hrnn mr-hrnn-bytes unlocked"
+    assert f"To train it yourself: {trains} (the 22 runs that are here took 27 minutes of one core;" in text
     assert "More results: hrnn reproduce copy --profile paper" in text
     assert list(tmp_path.iterdir()) == []
 
@@ -206,7 +210,8 @@ def test_every_committed_table_is_shown_and_its_curves_are_drawn(path, capsys, t
     assert (code, err) == (0, "")
     for one in table.get("expectations", ()):
         assert one["sentence"] in " ".join(out.split())
-    assert f"hrnn reproduce {table['called']} --run{' --data DATA' if table['data'] else ''}" in out
+    assert f"To train it yourself: {command_of(table)} (the " in out
+    check(parse(Reproduce, "reproduce", command_of(table).split()[2:]))  # it can be typed as it stands
     assert hrnn(capsys, "reproduce", *words, "--output", tmp_path / "curves.svg") == (0, f"{tmp_path / 'curves.svg'}\n", "")
     rows = {row["title"] if "title" in row else row["row"] for row in table["rows"]}
     drawn = (tmp_path / "curves.svg").read_text()

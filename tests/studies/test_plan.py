@@ -12,8 +12,10 @@ import hrnn.studies.results as results
 from hrnn.commands.reproduce_runs import show
 from hrnn.errors import DONE, UserError
 from hrnn.launching.units import Ending
+from hrnn.report.experiment_figure import picture_of, points
 from hrnn.report.experiments import entries_of
-from hrnn.report.shown import page
+from hrnn.report.picture import draw, from_json, to_json
+from hrnn.report.shown import command_of, page
 from hrnn.studies.catalogue import STUDIES
 from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request, collect, reproduce
@@ -46,10 +48,24 @@ def test_only_what_is_missing_is_run(copy, monkeypatch):
     table = entries_of(copy, collect(copy))  # whatever seeds and models were asked for last
     assert [(row["name"], row["seeds"]) for row in table["rows"]] == [("ours", [0, 1]), ("hrnn", [0, 1])]
     assert {one["verdict"] for one in table["expectations"]} == {"undecided"}
+    assert command_of(table) == "hrnn reproduce copy --run --models ours hrnn --seeds 0 1"
     missing = "Not run: gr-HRNN; mr-HRNN; mr-HRNN, equal bytes; ours, unlocked; ours, defaults."
     assert missing in page(table)
     without = {name: value for name, value in table.items() if name != "missing"}  # a table of an older version
     assert "Not run" not in page(without)
+
+
+def test_a_curve_ends_with_what_a_run_came_to(copy, monkeypatch):
+    """The last length may be solved between two records."""
+    runs = collect(reproduce(replace(copy, seeds=(0,), models=("ours",)), Pretended(monkeypatch, lengths))[0])
+    (run,), panel = runs["ours"], copy.experiment.panels[0]
+    x, y = points(run, panel)
+    assert (x[-1], y[-1], len(x)) == (3000, LENGTHS["ours"], 13)  # the last record has it: not twice
+    fewer = replace(run, counted=replace(run.counted, records=run.counted.records[:-2]))
+    x, y = points(fewer, panel)
+    assert (x[-2:].tolist(), y[-2:].tolist()) == ([2750, 3000], [27, LENGTHS["ours"]])
+    picture = picture_of(replace(copy.experiment, panels=(replace(panel, bottom=10.0),)), runs)
+    assert draw(from_json(to_json(picture))).axes[0].get_ylim()[0] == 10
 
 
 def test_the_table_of_copy(copy, monkeypatch):
@@ -156,7 +172,8 @@ def test_the_search(searched, monkeypatch):
     assert settings == {"ours": ([1.0], 3e-3), "gr-hrnn": ([0.0], 6e-3), "hrnn": ([10.0], 8e-3), "default": ([1.0], 3e-3)}
     assert (table["searched"], table["called"], table["runs"]) == (True, "copy --search", 18 + 4)
     text = page(table)
-    assert "`hrnn reproduce copy --search --run`: 64/64 units; period 5; window 60; batch 50; Adam; 150,000" in text
+    assert "`hrnn reproduce copy --search --run --models ours gr-hrnn hrnn default --seeds 0`: 64/64 units" in text
+    assert "; period 5; window 60; batch 50; Adam; 150,000" in text
     assert "| HRNN | true | yes | 10 | 0.008 | 105.0 ± 0.0 |" in text
     assert "## Search: the best by longest length solved, on seed 100" in text
     assert "| HRNN | beta 10; rate 0.008 | 40.0 | chosen |" in text

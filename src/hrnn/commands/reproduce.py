@@ -12,7 +12,7 @@ from hrnn.commands.options import console, parse
 from hrnn.commands.reproduce_options import Reproduce, check
 from hrnn.errors import DONE
 from hrnn.report.committed import committed, others
-from hrnn.report.shown import tables_of, trained
+from hrnn.report.shown import command_of, tables_of, trained
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,10 +45,11 @@ def show(found: dict[str, Any], options: Reproduce) -> int:
         console().print(table.terminal())
         print()
     print("\n".join(f"Trained {words}." for words in trained(entries)))
-    data, scale = " --data DATA" if entries["data"] else "", f" --scale {entries['scale']:g}" if entries["scale"] != 1 else ""
+    data = " --data DATA" if entries["data"] else ""
+    runs = "the run that is here" if entries["runs"] == 1 else f"the {entries['runs']} runs that are here"
+    took = f"{runs} took {entries['minutes']:,.0f} minutes of one core; {called} --list --measure{data} measures that"
     print(f"Its curves: {called} --output curves.png (or .svg, .pdf)")
-    took = f"these {entries['runs']} runs took {entries['minutes']:,.0f} minutes of one core"
-    print(f"To train it here: {called} --run{data}{scale} ({took}; {called} --list --measure{data} measures that here)")
+    print(f"To train it yourself: {command_of(entries)} ({took})")
     if also := others(entries):
         print(f"More results: {', '.join(also)}")
     return DONE

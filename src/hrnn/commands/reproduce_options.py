@@ -11,6 +11,7 @@ import tyro
 from hrnn.errors import UserError
 from hrnn.launching.options import Where
 from hrnn.limits import above, at_least, option
+from hrnn.studies import SEEDS
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -48,7 +49,7 @@ class Reproduce:
     """Draw the curves that come with hrnn into this file; PNG, SVG or PDF by its name."""
     run: bool = False
     """Train what is missing, then write and show table and curves. All options below are for that, or for --list."""
-    seeds: tuple[int, ...] = option((0, 1, 2), at_least(0, entries=1000))
+    seeds: tuple[int, ...] = option(SEEDS, at_least(0, entries=1000))
     """One run of each model for each seed."""
     models: tuple[str, ...] = ()
     """Rows of the table, by name; all by default."""

@@ -33,6 +33,7 @@ def picture_of(experiment: Experiment, runs: Runs, note: str = "") -> Picture:
                 band=None if panel.every_run else "deviation",
                 from_zero=panel.top is not None or panel.steps,
                 top=panel.top,
+                bottom=panel.bottom,
                 marks=panel.lines,
                 legend=bool(panel.rows),
             )
@@ -49,4 +50,8 @@ def points(run: SeedRun, panel: Panel) -> Line:
     y = [float(record[panel.entry]) for record in records]
     if panel.steps:
         x, y = [0.0, *x], [0.0, *y]
+    result = run.counted.result
+    end = result.get(panel.end)
+    if end is not None and [end] != y[-1:]:
+        x, y = [*x, result["sequences"] / run.batch], [*y, float(end)]
     return np.array(x), np.array(y)

@@ -106,7 +106,7 @@ def logarithmic(axes: Axes) -> None:
     """A horizontal axis of ratios, with a few numbers as one says them."""
     axes.set_xscale("log")
     axes.autoscale(axis="x")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: _thousands(value)))
 

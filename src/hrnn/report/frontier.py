@@ -18,7 +18,7 @@ from hrnn.studies.frontier import FRONTIER, METHODS, POINTS, TASKS, Point, equal
 from hrnn.studies.plan import Request, Runs, collect, search_results, with_chosen
 from hrnn.studies.results import summed
 
-AXES = {"megabytes": "measured peak of an update (MB)", "minutes": "minutes of one core, a run"}
+AXES = {"megabytes": "measured peak of an update (MB, log scale)", "minutes": "minutes of one core, a run"}
 Entries = dict[str, Any]
 
 

@@ -14,7 +14,7 @@ from hrnn.report.committed import FOLDER, committed
 from hrnn.report.figure import Line, aligned, means
 from hrnn.report.files import CURVES, TABLE
 from hrnn.report.picture import Axis, Curve, Picture, from_json
-from hrnn.report.shown import tables_of, trained
+from hrnn.report.shown import command_of, tables_of, trained
 from hrnn.report.table import Table
 from hrnn.training.entries import cannot_read
 from hrnn.training.files import content_of
@@ -82,11 +82,8 @@ def study_of(table: dict[str, Any], curves: dict[str, Any] | None, problem: str 
             panels, note = made, picture.note
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             problem = f"its curves cannot be read ({type(error).__name__}: {error})"
-    scale = f" --scale {table['scale']:g}" if table["scale"] != 1 else ""
-    data = " --data DATA" if table["data"] else ""
-    command = f"hrnn reproduce {table['called']} --run{data}{scale}"
     settings = str(table.get("settings", ""))
-    return Study(str(table["title"]), command, settings, tables_of(table), trained(table), panels, note, problem)
+    return Study(str(table["title"]), command_of(table), settings, tables_of(table), trained(table), panels, note, problem)
 
 
 def panels_of(picture: Picture) -> list[dict[str, Any]]:

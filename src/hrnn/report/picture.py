@@ -40,6 +40,7 @@ class Axis:
     band: Literal["deviation", "range"] | None = "deviation"
     from_zero: bool = False
     top: float | None = None
+    bottom: float = 0.0  # of an axis from zero: where it starts all the same
     marks: Sequence[tuple[float, str]] = ()  # levels to compare with, and what they are
     legend: bool = False  # of its own; otherwise that of the first panel stands above all
     points: bool = False  # a curve's runs are points, each of several measurements: drawn with their mean and range
@@ -67,11 +68,11 @@ def draw(picture: Picture) -> Figure:
         if panel.log:
             logarithmic(axes)
         if panel.from_zero:
-            axes.set_ylim(0, panel.top)
+            axes.set_ylim(panel.bottom, panel.top)
         for level, words in panel.marks:
             mark(axes, level, words)
         if panel.legend:
-            axes.legend(frameon=False, fontsize=8)
+            axes.legend(frameon=True, framealpha=0.8, edgecolor="none", fontsize=8)
     if not any(panel.legend for panel in panels):
         handles: list[Any] = grid[0][0].get_legend_handles_labels()[0]
         if any(panel.band == "range" for panel in panels):
@@ -132,7 +133,7 @@ def to_json(picture: Picture) -> dict[str, Any]:
 
     made: dict[str, Any] = plain(asdict(picture))
     for panel in (one for row in made["rows"] for one in row):
-        for name in ("points", "log"):
+        for name in ("points", "log", "bottom"):
             if not panel[name]:
                 del panel[name]  # files of pictures without them stay as they are
     return made

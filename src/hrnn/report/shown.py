@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hrnn.report.table import Table, mean_and_spread, number
+from hrnn.studies import SEEDS
 
 Entries = dict[str, Any]
 AGAIN = "† missed the first length of the curriculum and was run again from 1 by 1, at the same budget; its first attempt: none"
@@ -33,6 +34,16 @@ def tables_of(entries: Entries) -> list[Table]:
     if "frontier" in entries:
         return [frontier_of(task, entries) for task in tasks]
     return [times_of([row for row in entries["rows"] if row["task"] == task]) for task in tasks]
+
+
+def command_of(entries: Entries) -> str:
+    """What trains the rows that a table has, with its seeds."""
+    models = f" --models {' '.join(row['name'] for row in entries['rows'])}" if entries.get("missing") else ""
+    seeds = sorted({seed for row in entries["rows"] for seed in row.get("seeds", SEEDS)})
+    others = f" --seeds {' '.join(map(str, seeds))}" if tuple(seeds) != SEEDS else ""
+    data = " --data DATA" if entries["data"] else ""
+    scale = f" --scale {entries['scale']:g}" if entries["scale"] != 1 else ""
+    return f"hrnn reproduce {entries['called']} --run{models}{others}{data}{scale}"
 
 
 def trained(entries: Entries) -> list[str]:
@@ -124,9 +135,8 @@ def notes(entries: Entries) -> list[str]:
 
 def page(entries: Entries) -> str:
     """The table as a page."""
-    scale = f" --scale {entries['scale']:g}" if entries["scale"] != 1 else ""
     table = table_of(entries)
-    parts = [f"# {entries['title']}", f"`hrnn reproduce {entries['called']} --run{scale}`: {entries['settings']}."]
+    parts = [f"# {entries['title']}", f"`{command_of(entries)}`: {entries['settings']}."]
     if entries["scale"] != 1:
         parts.append(f"**Scaled: budgets are {entries['scale']:g} times those of the recipe. A trial, not a result.**")
     parts.append(table.markdown())
@@ -206,9 +216,7 @@ def frontier_of(task: str, entries: Entries) -> Table:
 
 def page_of_frontier(entries: Entries) -> str:
     """The tables as a page, with every trial behind the settings."""
-    scale = f" --scale {entries['scale']:g}" if entries["scale"] != 1 else ""
-    called = f"`hrnn reproduce {entries['called']} --run --data DATA{scale}`"
-    parts = [f"# {entries['title']}", f"{called}. {entries['settings']}."]
+    parts = [f"# {entries['title']}", f"`{command_of(entries)}`. {entries['settings']}."]
     if entries["scale"] != 1:
         parts.append(f"**Scaled: budgets are {entries['scale']:g} times those of the recipe. A trial, not a result.**")
     for table in tables_of(entries):

@@ -81,6 +81,8 @@ class Panel:
     lines: tuple[tuple[float, str], ...] = ()  # levels to compare with, dotted, and what they are
     every_run: bool = False  # one line per run instead of mean and spread
     top: float | None = None  # of the axis; single steps far above it would press the rest together
+    bottom: float = 0.0  # of an axis that has a top
+    end: str = ""  # the entry of a run's result that is its last value; it may be found after the last record
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ COPY = Experiment(
         on_par("ours is on par with HRNN", "ours", "hrnn", "length", share=0.1),
         *ahead_of_both("length", "is well ahead of", times=1.5),
     ),
-    (Panel(SOLVED_LENGTH.name, SOLVED_LENGTH.axis, kind="update", steps=True),),
+    (Panel(SOLVED_LENGTH.name, SOLVED_LENGTH.axis, kind="update", steps=True, end=SOLVED_LENGTH.in_result),),
     again=recipes.from_one_by_one,
 )
 

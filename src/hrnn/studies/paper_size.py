@@ -94,7 +94,7 @@ MNIST_784 = Experiment(
         every_run("ours with defaults has the published 98.86 % on every run", "default", "accuracy", at_least=0.9886),
         on_par("ours with defaults is on par with HRNN", "default", "hrnn", "accuracy", within=0.003),
     ),
-    MNIST.panels,
+    (replace(MNIST.panels[0], bottom=0.9), *MNIST.panels[1:]),  # what matters here is above
     data=("mnist",),
     profiles=("paper",),
 )

@@ -15,6 +15,7 @@ from hrnn.launching.measuring import bytes_of
 from hrnn.launching.run import run
 from hrnn.launching.units import Ending, Engine, Unit
 from hrnn.memory import exact_count, paper_count
+from hrnn.studies import SEEDS
 from hrnn.studies.experiment import Experiment, Row, Trial
 from hrnn.studies.paper import missed
 from hrnn.studies.recipes import Profile, complete
@@ -34,7 +35,7 @@ class Request:
     experiment: Experiment
     folder: Path
     profile: Profile = "desk"
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = SEEDS
     models: tuple[str, ...] = ()  # all where empty
     data: Path | None = None
     scale: float = 1.0
