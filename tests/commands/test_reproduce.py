@@ -100,9 +100,10 @@ def test_interrupted_and_started_again_it_ends_with_the_table(tmp_path, capsys):
     assert not (work / folders.RESULT).exists()
     so_far = (folder / "table.md").read_text()  # how far it is stands in the table, and nothing was made of it
     assert re.search(
-        r"- ours, seed 0, unfinished after [\d,]+ sequences and [\d.]+ core-minutes; length solved \(bits\): \d+\.", so_far
+        r"- ours, seed 0, unfinished after [\d,]+ sequences and [\d.]+ core-minutes; length solved \(bits\) so far: \d+\.",
+        so_far,
     )
-    assert "| none | unfinished |" in so_far
+    assert "| - | unfinished |" in so_far
     assert json.loads((folder / "runs/ours/seed-0.json").read_text())["result"] is None
     assert (folder / "runs/ours/seed-0.jsonl").read_bytes() == (work / JOURNAL).read_bytes()
     code, out, err = hrnn(capsys, *copy(folder, "--seeds", 0))
@@ -142,15 +143,18 @@ def test_the_list_measures_nothing_and_needs_no_data(capsys, monkeypatch, tmp_pa
     code, out, err = hrnn(capsys, "reproduce", "--list")
     assert (code, err) == (0, "")
     assert list(_results_listed(out)) == list(STUDIES)
-    assert "150,000 sequences" in out
+    assert "  8,000 to 200,000  " in out
     assert _results_listed(out)["mnist"] == "desk*"
     assert _results_listed(out)["copy-from-20"] == "paper"
     assert hrnn(capsys, "reproduce") == (0, out, "")
     code, out, _ = hrnn(capsys, "reproduce", "--list", "--search")
     assert [line.split()[0] for line in out.splitlines()[1:-2]] == list(SEARCHED)
-    assert "desk     5 models x 3 seeds + 24 trials  150,000 sequences" in out
+    assert "desk     5 models x 3 seeds + 24 trials  150,000 " in out
     code, out, _ = hrnn(capsys, "reproduce", "mnist", "--list", "--profile", "paper", "--models", "ours", "--scale", 0.5)
-    assert out.splitlines()[1].rstrip().endswith("1 models x 3 seeds  550,000 sequences  mnist/  desk*")
+    assert out.splitlines()[1].rstrip().endswith("1 models x 3 seeds  550,000         mnist/  desk*")
+    assert "Its rows, for --models: ours gr-hrnn hrnn mr-hrnn unlocked default\n" in out
+    _, out, _ = hrnn(capsys, "reproduce", "ptb", "--list", "--profile", "paper")
+    assert "12 to 100 epochs" in out
     assert "--measure is for --list" in complaint(capsys, "reproduce", "copy", "--measure")
     monkeypatch.setattr(committed, "FOLDER", tmp_path)
     assert set(_results_listed(hrnn(capsys, "reproduce")[1]).values()) == {"none"}
@@ -198,7 +202,8 @@ def test_results_are_shown_at_once_without_training_and_without_torch(tmp_path):
     assert "hrnn reproduce copy --output curves.png" in text
     trains = "hrnn reproduce copy --run --models ours gr-hrnn hrnn mr-hrnn mr-hrnn-bytes unlocked"
     assert f"To train it yourself: {trains} (the 22 runs that are here took 27 minutes of one core;" in text
-    assert "More results: hrnn reproduce copy --profile paper" in text
+    assert "More results: hrnn reproduce beta-copy (our defaults, four betas)" in text
+    assert "hrnn reproduce copy --profile paper (the paper's size)" in text
     assert list(tmp_path.iterdir()) == []
 
 

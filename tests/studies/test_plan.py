@@ -15,7 +15,7 @@ from hrnn.launching.units import Ending
 from hrnn.report.experiment_figure import picture_of, points
 from hrnn.report.experiments import entries_of
 from hrnn.report.picture import draw, from_json, to_json
-from hrnn.report.shown import command_of, page
+from hrnn.report.shown import TOO_FEW, command_of, page
 from hrnn.studies.catalogue import STUDIES
 from hrnn.studies.paper import EXPERIMENTS
 from hrnn.studies.plan import Request, collect, reproduce
@@ -90,6 +90,7 @@ def test_the_table_of_copy(copy, monkeypatch):
     assert re.search(rf"hrnn {re.escape(hrnn.__version__)}, (commit [0-9a-f]{{7,}}(-dirty)?, )?torch", text)
     assert "Scaled" not in text
     assert "Not run" not in text
+    assert TOO_FEW not in text
 
 
 def test_a_result_names_the_commit_of_its_source_and_no_other(tmp_path, monkeypatch):
@@ -215,7 +216,7 @@ def test_a_run_that_failed_is_shown_and_tried_again(copy, monkeypatch):
     table = entries_of(request, collect(request))
     assert table["rows"][0]["cells"]["length"]["mean"] == 30
     text = page(table)
-    assert "≥30, failed" in text
+    assert "| yes | 30.0 ± 0.0 | ≥30, failed |" in text
     assert "ours, seed 1, failed: the loss is nan." in text
     engine = Pretended(monkeypatch, lengths)
     assert reproduce(request, engine)[1] == Ending()
@@ -239,7 +240,8 @@ def test_a_run_that_is_unfinished_is_no_result_of_any_kind(copy, monkeypatch):
     cell = table["rows"][0]["cells"]["length"]
     assert (cell["mean"], [run["value"] for run in cell["runs"]]) == (30, [30, None])
     assert table["minutes"] == 2.5  # what it took is counted
-    assert "ours, seed 1, unfinished after 150 sequences and 1.5 core-minutes; length solved (bits): 5." in page(table)
+    assert "ours, seed 1, unfinished after 150 sequences and 1.5 core-minutes; length solved (bits) so far: 5." in page(table)
+    assert TOO_FEW in page(table)
     assert reproduce(request, finds)[1] == Ending()
     assert finds.asked == ["ours/seed-0", "ours/seed-1"]
     assert "unfinished" not in page(entries_of(request, collect(request)))

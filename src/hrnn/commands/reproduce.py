@@ -47,9 +47,11 @@ def show(found: dict[str, Any], options: Reproduce) -> int:
     print("\n".join(f"Trained {words}." for words in trained(entries)))
     data = " --data DATA" if entries["data"] else ""
     runs = "the run that is here" if entries["runs"] == 1 else f"the {entries['runs']} runs that are here"
+    if stopped := sum(len(row.get("unfinished", ())) for row in entries["rows"]):
+        runs += f", {stopped} of them not to the end,"
     took = f"{runs} took {entries['minutes']:,.0f} minutes of one core; {called} --list --measure{data} measures that"
     print(f"Its curves: {called} --output curves.png (or .svg, .pdf)")
     print(f"To train it yourself: {command_of(entries)} ({took})")
     if also := others(entries):
-        print(f"More results: {', '.join(also)}")
+        print("\n".join(["More results:", *(f"  {one}" for one in also)]))
     return DONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from hrnn.studies.plan import Request, reproduce
 from hrnn.studies.searched import SEARCHED
 from hrnn.studies.unlocked import UNLOCKED
 from hrnn.studies.unlocked import reproduce as reproduce_unlocked
-from hrnn.training.config import Config
+from hrnn.training.config import Budget, Config
 
 OWN = {  # studies that are run and shown in a way of their own
     UNLOCKED.name: (reproduce_unlocked, write_unlocked),
@@ -108,9 +109,7 @@ def list_experiments(options: Reproduce) -> int:
     rows = []
     for request in requests_of(options):
         experiment = request.experiment
-        budget = request.rows[0].recipe(request.profile).budget
-        sequences, epochs = ((value or 0) * request.scale for value in (budget.sequences, budget.epochs))
-        size = f"{sequences:,.0f} sequences" if sequences else f"{epochs:g} epochs"
+        size = sizes([row.recipe(request.profile).budget for row in request.rows], request.scale)
         runs = f"{len(request.rows)} models x {len(request.seeds)} seeds"
         if tried := sum(trials_of(request, row) for row in request.rows):
             runs += f" + {tried} trials"
@@ -120,13 +119,23 @@ def list_experiments(options: Reproduce) -> int:
         there = ", ".join(one for one in experiment.profiles if committed(experiment.name, one, options.search)) or "none"
         there += "*" if not options.search and committed(experiment.name, searched=True) else ""
         rows.append([experiment.name, experiment.title, request.profile, runs, size, data, there])
-    heads = ["experiment", "", "profile", "runs", "each of", "data", "results"]
+    heads = ["experiment", "", "profile", "runs", "sequences each", "data", "results"]
     console().print(Table(heads, rows, words=heads).terminal())
+    if options.name is not None:
+        print(f"Its rows, for --models: {' '.join(row.name for row in requests_of(options)[0].experiment.rows)}")
     print("hrnn reproduce NAME shows the results that come with hrnn, hrnn reproduce NAME --run trains it here.")
     if any(row[-1].endswith("*") for row in rows):
         print("* and with --search: a table for which beta and the learning rate of every row were chosen by trials.")
     print("hrnn reproduce --list --measure says what that would cost; measuring takes some minutes itself.")
     return DONE
+
+
+def sizes(budgets: Sequence[Budget], scale: float) -> str:
+    """The fewest and the most sequences, or epochs, that a run may see."""
+    unit = "" if budgets[0].sequences else " epochs"
+    several = sorted({(one.sequences or one.epochs or 0) * scale for one in budgets})
+    ends = dict.fromkeys((several[0], several[-1]))
+    return " to ".join(f"{end:,.0f}" if not unit else f"{end:g}" for end in ends) + unit
 
 
 def trials_of(request: Request, row: Row) -> int:

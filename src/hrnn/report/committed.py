@@ -30,7 +30,15 @@ def committed(name: str, profile: str | None = None, searched: bool = False) -> 
 
 
 def others(entries: dict[str, Any]) -> list[str]:
-    """How the other tables of the same study are asked for."""
-    tables = [json.loads(path.read_text())["table"] for path in sorted(FOLDER.glob(f"{entries['experiment']}-*.json"))]
-    same = [one for one in tables if one["experiment"] == entries["experiment"]]
-    return [f"hrnn reproduce {one['called']}" for one in same if one["called"] != entries["called"]]
+    """How the other tables of the same study are asked for, and what they are."""
+    name = entries["experiment"]
+    words = {"paper": "the paper's size", "desk": "small, one setting for all rows"}
+    tables = [json.loads(path.read_text())["table"] for path in sorted(FOLDER.glob(f"*{name}-*.json"))]
+    found = []
+    for one in (one for one in tables if one["called"] != entries["called"]):
+        if one["experiment"] == name:
+            what = "beta and rate chosen for every row" if one["searched"] else words[one["profile"]]
+            found.append(f"hrnn reproduce {one['called']} ({what})")
+        elif one["experiment"] == f"beta-{name}":
+            found.append(f"hrnn reproduce {one['called']} (our defaults, four betas)")
+    return found

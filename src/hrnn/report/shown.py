@@ -7,6 +7,7 @@ from typing import Any
 
 from hrnn.report.table import Table, mean_and_spread, number
 from hrnn.studies import SEEDS
+from hrnn.studies.rules import RUNS
 
 Entries = dict[str, Any]
 AGAIN = "† missed the first length of the curriculum and was run again from 1 by 1, at the same budget; its first attempt: none"
@@ -21,6 +22,7 @@ FRONTIER_NOTES = (
     "* Not trained: its gradients, so its score, are those of full (checkpointed) or restricted (checkpointed top) gradients; "
     "bytes and the seconds of an update are measured, and minutes are theirs times the ratio of these.",
 )
+TOO_FEW = f"Fewer than {RUNS} finished runs of a row leave undecided what is expected of it."
 RULE = "rule, written down before the runs"
 
 
@@ -48,9 +50,10 @@ def command_of(entries: Entries) -> str:
 
 def trained(entries: Entries) -> list[str]:
     """When, with what and on what the runs were made, each once."""
-    versions = f"hrnn {entries['hrnn']}, " if "hrnn" in entries else ""
     found = set()
     for one in entries["environments"]:
+        version = one.get("hrnn") or entries.get("hrnn")  # older tables have it for all runs together
+        versions = f"hrnn {version}, " if version else ""
         python = f"Python {one['python']}, " if "python" in one else ""
         system = f", {one['system']}" if "system" in one else ""
         processor = one.get("processor") or one["cpu"]
@@ -76,6 +79,12 @@ def run_text(run: Entries, digits: int) -> str:
     return ("≥" if run["at_least"] else "") + number(run["value"], 0 if whole else digits) + ("†" if run["again"] else "")
 
 
+def mean_text(cell: Entries, digits: int) -> str:
+    if cell["mean"] is not None:
+        return mean_and_spread(cell["mean"], cell["spread"], digits)
+    return "-" if any(run.get("unfinished") for run in cell["runs"]) else "none"
+
+
 def table_of(entries: Entries) -> Table:
     """The table as text; the paper's figures where it has some."""
     rows = entries["rows"]
@@ -95,8 +104,7 @@ def table_of(entries: Entries) -> Table:
             line += [", ".join(f"{beta:g}" for beta in betas), f"{row['config']['learning']['learning_rate']:g}"]
         for quantity in entries["quantities"]:
             cell, digits = row["cells"][quantity["name"]], quantity["digits"]
-            mean = "none" if cell["mean"] is None else mean_and_spread(cell["mean"], cell["spread"], digits)
-            line += [mean, ", ".join(run_text(run, digits) for run in cell["runs"])]
+            line += [mean_text(cell, digits), ", ".join(run_text(run, digits) for run in cell["runs"])]
             line += [published_text(cell["published"])] if quantity["name"] in compared else []
         if measured:
             memory = row["memory"]
@@ -147,7 +155,7 @@ def page(entries: Entries) -> str:
     if entries["expectations"]:
         verdicts = [[one["sentence"], f"**{one['verdict']}**", one["rule"]] for one in entries["expectations"]]
         heads = ["expectation", "verdict", RULE]
-        parts += ["## What was expected", Table(heads, verdicts).markdown()]
+        parts += ["## What was expected", Table(heads, verdicts).markdown(), *too_few(entries)]
     parts.append("\n".join(f"- {one}" for one in trained(entries)))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -167,7 +175,14 @@ def search_of(search: Entries) -> Table:
 def verdicts_of(entries: Entries) -> Table:
     rows = [[one["sentence"], one["verdict"], one["rule"]] for one in entries["expectations"]]
     heads = ["expected", "verdict", RULE]
-    return Table(heads, rows, words=heads)
+    return Table(heads, rows, heads, notes=too_few(entries))
+
+
+def too_few(entries: Entries) -> list[str]:
+    """Why something is undecided that its rule would decide."""
+    cells = [cell for row in entries["rows"] for cell in row["cells"].values()]
+    few = any(sum("failure" not in run for run in cell["runs"]) < RUNS for cell in cells) or entries.get("missing")
+    return [TOO_FEW] if few and any(one["verdict"] == "undecided" for one in entries["expectations"]) else []
 
 
 def times_of(entries: Sequence[Entries]) -> Table:

@@ -182,7 +182,7 @@ def write_unfinished(request: Request, units: Sequence[Unit]) -> None:
         for record in read_journal(work):
             last = record if "cpu_seconds" in record else last
             if panel is not None and record["kind"] == panel.kind and panel.entry in record:
-                score = f"; {panel.label}: {record[panel.entry]:.4g}"
+                score = f"; {panel.label} so far: {record[panel.entry]:.4g}"
         if last is not None:
             words = f"unfinished after {last['sequences']:,} sequences and {last['cpu_seconds'] / 60:.1f} core-minutes{score}"
             results.export(request.folder, unit, request.setting, {}, words, last)

@@ -198,11 +198,12 @@ def commit() -> str | None:
 def summed(folder: Path) -> dict[str, Any]:
     """What all runs of a folder took together, with which versions (not this one), and where."""
     runs = [entries_of(path) for path in sorted((folder / RUNS).rglob("*.json"))]
+    where = sorted({json.dumps({**run["environment"], "hrnn": str(run["hrnn"])}, sort_keys=True) for run in runs})
     return {
         "hrnn": " and ".join(sorted({str(one["hrnn"]) for one in runs})),
         "runs": len(runs),
         "minutes": round(sum(map(cpu_seconds, runs)) / 60, 1),
-        "environments": [json.loads(one) for one in sorted({json.dumps(run["environment"], sort_keys=True) for run in runs})],
+        "environments": [json.loads(one) for one in where],
     }
 
 
