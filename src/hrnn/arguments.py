@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 LARGEST = 2**63 - 1  # that torch and a file can hold
+HUGE = 1e38  # of what is multiplied with weights: far beyond sense, and within float32
 
 _NO_NUMBER = (
     TypeError,

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from hrnn.arguments import LARGEST, entries, number, shown, whole
+from hrnn.arguments import HUGE, LARGEST, entries, number, shown, whole
 from hrnn.precision import wide
 from hrnn.segments import Given, Period
 from hrnn.state import State
@@ -257,6 +257,8 @@ def betas(model: Hierarchy, value: Sequence[float] | None) -> list[float]:
         numbers = [number("betas", beta) for beta in given]
     except ValueError:
         raise ValueError(f"betas is {shown(given)}; weights of losses are finite and not negative") from None
+    if any(beta > HUGE for beta in numbers):
+        raise ValueError(f"betas is {shown(given)}; give at most {HUGE:g}, which is far beyond sense")
     if any(numbers) and model.decoders is None:
         raise ValueError(
             f"betas is {numbers}, but the model has no decoders; make or load it with decoders=True, or give betas of 0"

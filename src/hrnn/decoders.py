@@ -120,6 +120,15 @@ class Decoder(nn.Module):
         return values.where(counts, 0.0).sum(0) / counts.sum(0)
 
 
+def counted(targets: Tensor, index: Tensor, ticks: Tensor | int, reach: int) -> Tensor:
+    """Targets (m, n, ...) with zeros where a segment had no such input: what stands there is of an older one, whose numbers may
+    be none (0 times nan is nan)."""
+    if isinstance(ticks, int) and ticks >= reach:
+        return targets
+    there = index <= ticks
+    return targets.where(there.view(*there.shape, *[1] * (targets.dim() - 2)), 0)
+
+
 def segment_hash(seed: int, level: int, row: Tensor, ordinal: Tensor) -> Tensor:
     """A non-negative 63-bit hash of each segment, whatever order, batch or process it is computed in (splitmix64)."""
     x = _mix(row.new_full((), seed))

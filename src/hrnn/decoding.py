@@ -45,6 +45,8 @@ class Decoded:
         for parameter in self.parameters:
             if parameter not in sums:
                 sums[parameter] = torch.zeros_like(parameter, dtype=summed_in(parameter.dtype))
+        if symbols is not None:
+            symbols = symbols.to(self.decoder.index.dtype).contiguous()
         if self._run is not None and self._fits(summary, targets):
             return self._in_c(summary, index, targets, ticks, weight, sums, symbols)
         first, *rest = self.layers
@@ -70,7 +72,8 @@ class Decoded:
             share = share * symbols[targets]
         if isinstance(share, Tensor):
             values = values * share
-        dx.mul_((share * torch.as_tensor(weight, dtype=dx.dtype, device=dx.device)).expand(index.shape)[..., None])
+        weight = torch.as_tensor(weight, dtype=summed_in(dx.dtype), device=dx.device)
+        dx.mul_((share * weight).expand(index.shape)[..., None])
         for layer, below in zip(reversed(rest), reversed(activations), strict=True):
             flat = dx.flatten(0, 1)
             sums[layer.weight].addmm_(wide(flat).t(), wide(below.flatten(0, 1)))
@@ -107,7 +110,7 @@ class Decoded:
         if isinstance(weight, Tensor):
             weights = weight.to(summary.dtype).expand(n).contiguous()
         else:
-            weights = summary.new_full((n,), weight)
+            weights = torch.full((n,), weight, dtype=torch.float64).to(summary)  # beyond its dtype: inf, as autograd has it
         some = m > 1 and not (isinstance(ticks, int) and ticks >= self.decoder.reach)  # or all indices count
         counted = torch.as_tensor(ticks).expand(n).contiguous() if some else None
         summary, index, targets = summary.contiguous(), index.contiguous(), targets.contiguous()

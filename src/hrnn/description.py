@@ -17,6 +17,8 @@ from hrnn.room import weight_numbers
 from hrnn.segments import Given, Period, reach_of
 from hrnn.statistics import SYMBOL_WEIGHTS
 
+STATISTICS = "statistics"  # the name of a decoder's
+
 _LEVELS = _DECODER_LAYERS = 1000  # more of either would only take minutes to make
 FORMAT = 4  # of the file that `HRNN.save` writes
 _ENTRIES = {
@@ -73,6 +75,9 @@ def checked_decoders(below: int, layers: Any, units: Any, indices: Any, normaliz
     """What the decoders are made with, one entry for each level below the top."""
     given = {"decoder_layers": layers, "decoder_units": units, "indices": indices, "normalized": normalized}
     options = {name: each(name, value, below, "levels below the top") for name, value in given.items()}
+    if not below:  # nothing is made of them, and what is wrong is wrong all the same
+        usual = (1, 1, INDICES[0], True)
+        checked_decoders(1, *(a if isinstance(b, list | tuple) else b for a, b in zip(usual, given.values(), strict=True)))
     for i in range(below):
         depth, width, which, divided = (options[name][i] for name in given)
         flag("normalized", divided)
@@ -167,7 +172,7 @@ def matched(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> to
         like = expected[name]
         if tensor.shape != like.shape or tensor.is_floating_point() != like.is_floating_point():
             raise ValueError(f"tensor {shown(name)} is {shown(tensor)}, expected {shown(like)}")
-        if like.is_floating_point():
+        if like.is_floating_point() and STATISTICS not in name.split("."):  # which stay in float32
             floats.append(tensor.dtype)
     if not floats or floats[0] not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         raise ValueError(f"its weights are {floats[0] if floats else 'none'}, expected floating-point numbers")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hrnn.decoders import Decoder
+from hrnn.decoders import Decoder, counted
 from hrnn.forward import Ended
 from hrnn.precision import wide
 
@@ -42,7 +42,7 @@ class Recovery:
         decoder, n = self.decoder, len(ended.row)
         index = torch.arange(1, decoder.reach + 1, device=ended.row.device)[:, None].expand(-1, n)
         there = (index <= ended.ticks).expand(index.shape)
-        targets, decoded = ended.recent(index), wide(decoder(ended.summary, index))
+        targets, decoded = counted(ended.recent(index), index, ended.ticks, decoder.reach), wide(decoder(ended.summary, index))
         if decoder.tokens:
             losses = F.cross_entropy(decoded.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
             values = F.one_hot(targets, decoded.shape[-1]).double()

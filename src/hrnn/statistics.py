@@ -3,12 +3,13 @@ all data, and rare symbols can count for more."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from hrnn.precision import wide
+from hrnn.precision import summed_in, wide
 
 KEPT = 0.99  # of what was known before, after each window
 LEAST_VARIANCE, LEAST_ENTROPY = 1e-6, 0.1  # what a local loss is divided by, at least
@@ -33,7 +34,8 @@ class Statistics(nn.Module):
     tokens how often each was seen. Each counts for as many steps as its error does, and windows are forgotten slowly.
 
     A window divides by what was known at its start; before the first one nothing is known, and the loss stays as it is. In
-    evaluation mode nothing is learned, as in batch normalisation.
+    evaluation mode nothing is learned, as in batch normalisation. They stay in float32 where the model goes to half precision:
+    a window changes them by less than that can tell, and counts grow beyond it.
     """
 
     seen: Tensor
@@ -51,6 +53,15 @@ class Statistics(nn.Module):
             self.register_buffer("mean", torch.empty(outputs))
             self.register_buffer("variance", torch.empty(()))
         self.reset()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Statistics:
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in self._buffers.items():
+            old = before[name]
+            if buffer is not None and old is not None and buffer.dtype != summed_in(buffer.dtype):
+                self._buffers[name] = old.to(buffer.device)
+        return self
 
     def reset(self) -> None:
         """Nothing is known."""

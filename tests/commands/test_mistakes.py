@@ -53,6 +53,8 @@ def test_data_files_missing_truncated_or_of_other_dimensions(capsys, tmp_path):
     train = ("train", "pixels", *TINY, "--updates", 1, "--run", tmp_path / "run", "--data")
     assert "holds neither train-images" in complaint(capsys, *train, tmp_path / "nowhere")
     data = write_mnist(tmp_path / "mnist")
+    weighted = complaint(capsys, *train, data, "--symbol-weights", "inverse")
+    assert "--symbol-weights inverse is for symbols, and the inputs of this task are vectors; drop it" in weighted
     images = data / "t10k-images-idx3-ubyte.gz"  # the test set too is looked at before anything is trained
     images.write_bytes(images.read_bytes()[:1000])
     assert "t10k-images-idx3-ubyte.gz is truncated or damaged" in complaint(capsys, *train, data)

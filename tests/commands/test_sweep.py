@@ -95,6 +95,7 @@ def test_a_full_disk_under_one_run_fails_that_run_alone(tmp_path, monkeypatch, c
         (("--over=seed=0,1", "--over", "seed=2"), "--over seed is given twice"),
         (("--over", "batch=5,6"), "--batch is given, and varied by --over batch; drop one"),
         (("--over", "tensorboard=true,false"), "--tensorboard is given, and varied"),
+        (("--over", "normalized=True,Falsch"), "'Falsch' is neither true nor false"),
         (("--over", "seed=0,0"), "seed=0 and seed=0 are the same run; drop one of the values"),
         (("--over", "model=ours,lstm"), "model=lstm: --model lstm is one flat LSTM"),
         (("--over", "clip=1,-1"), "--clip is -1.0; give a number above 0"),

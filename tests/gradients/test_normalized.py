@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
@@ -170,3 +171,99 @@ def test_bad_arguments():
     model, x, y = vectors()
     with pytest.raises(TypeError, match="group is 3; give what"):
         run("restricted", model, x, y, group=3)
+
+
+def train(model, x, windows, **options):
+    """The local losses of some windows."""
+    target = torch.zeros(*x.shape[:2])
+    given = {"loss": lambda output, y: output.float().square().mean(-1), "betas": [1.0], **options}
+    return [float(hrnn.Restricted().backward(model, x, target, **given).local_losses) for _ in range(windows)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("inputs", [3, hrnn.Tokens(3)])
+def test_half_precision_does_not_reach_the_statistics(inputs, dtype):
+    """Counts grow beyond float16, and a window changes what is known by less than bfloat16 can tell."""
+    torch.manual_seed(0)
+    model = hrnn.HRNN(inputs, [4, 4], [10], decoder_units=4)
+    x = torch.randn(100, 100, 3) if isinstance(inputs, int) else torch.randint(3, (100, 100))
+    plain = copy.deepcopy(model)
+    losses = train(model.to(dtype), x.to(dtype) if isinstance(inputs, int) else x, 20)
+    assert torch.tensor(losses).isfinite().all()
+    train(plain, x, 20)
+    known, expected = model.decoders[0].statistics, plain.decoders[0].statistics
+    for name, buffer in known.named_buffers():
+        assert buffer.dtype == torch.float32
+        assert_close(buffer, expected.get_buffer(name), tolerance=1e-2)
+    before = {name: buffer.clone() for name, buffer in known.named_buffers()}
+    model.float()
+    assert all(torch.equal(known.get_buffer(name), value) for name, value in before.items())
+    assert all(buffer.dtype == torch.float64 for buffer in model.double().decoders[0].statistics.buffers())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_model_in_half_precision_is_saved_with_what_it_knows(dtype, tmp_path):
+    torch.manual_seed(0)
+    model = hrnn.HRNN(3, [4, 4], [10], decoder_units=4).to(dtype)
+    train(model, torch.randn(20, 5, 3).to(dtype), 2)
+    model.save(tmp_path / "model.safetensors")
+    loaded = hrnn.HRNN.load(tmp_path / "model.safetensors")
+    assert loaded.dtype == dtype
+    assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in model.state_dict().items())
+
+
+def test_symbols_are_weighed_in_the_dtype_of_the_decoder():
+    """Weights of other files may be assigned, and with them another dtype."""
+    torch.manual_seed(0)
+    old = hrnn.HRNN(hrnn.Tokens(5), [8, 8], [4], decoder_units=8, normalized=False).double().state_dict()
+    model = hrnn.HRNN(hrnn.Tokens(5), [8, 8], [4], decoder_units=8, symbol_weights="inverse")
+    model.load_state_dict(old, strict=False, assign=True)
+    x, found = torch.randint(5, (12, 4)), []
+    for method in (hrnn.Full(), hrnn.Restricted()):
+        same = copy.deepcopy(model)
+        for _ in range(2):
+            result = method.backward(same, x, torch.zeros(12, 4), loss=lambda o, y: o.square().mean(-1), betas=[1.0])
+        found.append(result.local_losses)
+    assert_close(*found)
+
+
+@pytest.mark.parametrize("old", [math.nan, 1e30])
+@pytest.mark.parametrize("method", ["full", "restricted"])
+def test_what_stood_in_a_sequence_before_the_reset_is_no_target(method, old):
+    """Indices beyond a segment point at what came before it."""
+    torch.manual_seed(0)
+    model = hrnn.HRNN(2, [8, 8], [hrnn.Given(4)], decoder_units=8).double()
+    x, bounds = torch.randn(12, 2, 2).double(), torch.zeros(13, 2, dtype=torch.bool)
+    spoiled, bounds[::2] = x.clone(), True
+    spoiled[9:, 0] = old
+    gradient = METHODS[method]()
+    options = {"loss": lambda o, y: o.square().mean(-1), "betas": [1.0]}
+    results = []
+    for first in (x, spoiled):
+        same = copy.deepcopy(model)
+        every_fourth = torch.zeros(12, 2, dtype=torch.bool)
+        every_fourth[::4] = True
+        state = gradient.backward(same, first, torch.zeros(12, 2), boundaries=every_fourth, **options).state
+        take_gradients(same)
+        same.decoders[0].statistics.reset()
+        reset = torch.ones(2, dtype=torch.bool)
+        result = gradient.backward(same, x, torch.zeros(12, 2), boundaries=bounds, state=state, reset=reset, **options)
+        results.append((result.local_losses, take_gradients(same), dict(same.decoders[0].statistics.named_buffers())))
+    (loss, gradients, known), (other_loss, other_gradients, other_known) = results
+    assert torch.equal(loss, other_loss)
+    assert all(torch.equal(gradients[name], other_gradients[name]) for name in gradients)
+    assert all(torch.equal(known[name], other_known[name]) for name in known)
+
+
+def test_arguments_of_decoders_are_checked_where_there_are_none():
+    for wrong in ({"normalized": "yes"}, {"indices": 7}, {"decoder_units": -5}, {"decoder_layers": 0}):
+        with pytest.raises((ValueError, TypeError), match=next(iter(wrong))):
+            hrnn.HRNN(3, [6], **wrong)
+    assert hrnn.HRNN(3, [6], indices=[], normalized=[]).hidden_sizes == [6]
+
+
+def test_a_beta_beyond_sense_is_refused():
+    model, x, y = vectors()
+    with pytest.raises(ValueError, match=r"betas is .*; give at most 1e"):
+        hrnn.Restricted().backward(model, x, y, loss=squares, betas=[1e300])
+    assert not any(p.grad is not None for p in model.parameters())

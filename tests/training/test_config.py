@@ -97,6 +97,8 @@ def test_mr_hrnn_unrolls_as_many_steps_as_ours_stores_vectors(window, periods, e
         ({"model": Model(model="lstm", hidden_sizes=(8, 8))}, "one flat LSTM"),
         ({"model": Model(model="lstm", cell="gru")}, "one flat LSTM"),
         ({"model": Model(model="gr-hrnn", betas=(0.1,))}, "gr-hrnn has no local loss"),
+        ({"model": Model(model="gr-hrnn", symbol_weights="inverse")}, "weighs a local loss, and there is none"),
+        ({"model": Model(betas=(0.0,), symbol_weights="inverse")}, "weighs a local loss, and there is none"),
         ({"model": Model(betas=(0.1, 0.2))}, "one for each of the 1 levels"),
         ({"model": Model(betas=(-1.0,))}, "--betas is -1.0; give at least 0"),
         ({"model": Model(periods=(0,))}, "at least 1"),

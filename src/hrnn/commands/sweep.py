@@ -162,9 +162,9 @@ def given(rest: Sequence[str]) -> dict[str, list[str]]:
 def words(option: str, value: str, kind: Option) -> list[str]:
     """A value as arguments."""
     if kind.flag:
-        if value not in ("true", "false"):
+        if value.lower() not in ("true", "false"):
             raise UserError(f"--over {option}: {shortened(value)!r} is neither true nor false")
-        return [f"--{option}" if value == "true" else f"--no-{option}"]
+        return [f"--{option}" if value.lower() == "true" else f"--no-{option}"]
     try:
         return [f"--{option}", *shlex.split(value)]
     except ValueError as error:

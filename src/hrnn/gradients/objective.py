@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hrnn import checks
+from hrnn.decoders import counted
 from hrnn.decoding import Decoded
 from hrnn.forward import Ended
 from hrnn.gradients.gathered import Gathered, leaves, muted
@@ -131,6 +132,8 @@ class Objective:
         if index is None:
             index = decoder.draw(self.window.seed, level, ended.row, ended.ordinal, ended.ticks)
         targets = ended.recent(index)
+        if index.shape[0] > 1:
+            targets = counted(targets, index, ended.ticks, decoder.reach)
         if level in self._statistics:
             shares = decoder.shares(index, ended.ticks) * ended.span
             weight = shares.expand(index.shape) if isinstance(shares, Tensor) else shares

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from hrnn import room
+from hrnn.arguments import HUGE
 from hrnn.errors import UserError, shortened
 from hrnn.limits import LEVELS, Limit, above, at_least, built, fitted, option
 from hrnn.metrics import Metric, Metrics
@@ -24,7 +25,6 @@ NO_RUN = "the configuration does not describe a run that this version can do"
 RESTRICTED = ("ours", "gr-hrnn")  # models with restricted gradients; those of the others are true
 CELLS = ("lstm", "gru", "rnn")
 THREADS = 1024  # far more, and the system cannot start them
-HUGE = 1e38  # of what is multiplied with weights: far beyond sense, and within float32
 
 
 @dataclass(frozen=True)
@@ -312,6 +312,8 @@ def checked(config: Config[TaskT]) -> Config[TaskT]:
         raise UserError(f"--cell is {shortened(model.cell)!r}; give {', '.join(CELLS)}, or module:Name of your own")
     if not model.has_local_losses and any(betas):
         raise UserError(f"--model {model.model} has no local loss and --betas {betas} weighs one; drop either")
+    if model.symbol_weights != "equal" and not any(betas):
+        raise UserError(f"--symbol-weights {model.symbol_weights} weighs a local loss, and there is none; drop it")
     if len(betas) != len(sizes) - 1:
         raise UserError(f"--betas is {betas}; give one for each of the {len(sizes) - 1} levels below the top")
     method, _ = parsed(model.method)

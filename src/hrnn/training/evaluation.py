@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,17 +112,31 @@ def _at_once(network: Network, window: Window) -> int:
     return max(1, NUMBERS // (window.x.shape[1] * levels.output_size) // segment) * segment
 
 
+@contextmanager
+def as_tested(network: Network) -> Iterator[None]:
+    """A user's cell may drop out or use random numbers: not here, and those that it uses while learning stay as they are."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
 @torch.no_grad()
 def _score(network: Network, task: Task, window: Window, state: State | None, judge: Judge | None) -> Scores:
     given = window.boundaries if task_gives_boundaries(network) else None
     fresh, state = state is None, None if state is None else rows_left(state, window)
-    output, state = network.levels(window.x, state, boundaries=given, lengths=window.lengths, reset=window.reset)
     target, there = window.y, window.there
-    if judge is not None:
-        judge.add(window, network(output), fresh)
-    if there is not None:
-        output, target = output[there][None], target[there][None]
-    values: Any = task.loss(network(output), target) if target.numel() else output.new_zeros(target.shape[:2])
+    with as_tested(network):
+        output, state = network.levels(window.x, state, boundaries=given, lengths=window.lengths, reset=window.reset)
+        if judge is not None:
+            judge.add(window, network(output), fresh)
+        if there is not None:
+            output, target = output[there][None], target[there][None]
+        values: Any = task.loss(network(output), target) if target.numel() else output.new_zeros(target.shape[:2])
     values, metrics = values if isinstance(values, tuple) else (values, {})
     sums = {name: float(value.sum(dtype=torch.float64)) for name, value in metrics.items()}
     return values, Sums(float(values.sum(dtype=torch.float64)), values.numel(), sums), state
@@ -200,5 +215,6 @@ def recovered_of(network: Network, batch: Batch) -> list[list[float | None]]:
     """What decoders lose in a batch's first window, by level and index; None where no segment was so long."""
     window = batch.windows[0]
     given = window.boundaries if task_gives_boundaries(network) else None
-    lost = network.levels.recovered(window.x, boundaries=given, lengths=window.lengths, reset=window.reset)
+    with as_tested(network):
+        lost = network.levels.recovered(window.x, boundaries=given, lengths=window.lengths, reset=window.reset)
     return [[None if math.isnan(one) else round(one, 4) for one in level.tolist()] for level in lost]

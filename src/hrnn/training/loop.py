@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -101,7 +102,8 @@ def train(
                 before = run.position.updates
                 with run.spending("data"):
                     batch = run.course.batch(run.position.batches)
-                sums = learn(run, batch)
+                with own_random_numbers(run):
+                    sums = learn(run, batch)
                 run.position.batches += 1
                 after_batch(run, before, sums)
                 display.show(run)
@@ -116,6 +118,17 @@ def train(
                     raise
                 result, reason = None, stop.reason
         return Outcome(reason, result)
+
+
+@contextmanager
+def own_random_numbers(run: Run) -> Iterator[None]:
+    """A user's cell may drop out: with numbers of the seed, the batch and the process, so that a run that is resumed has the
+    same, and the caller's are left alone."""
+    words = f"{run.config.upkeep.seed} {run.position.batches} {run.group.rank}"
+    seed = int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest()) >> 1
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 def learn(run: Run, batch: Batch) -> Sums:
@@ -133,8 +146,7 @@ def learn(run: Run, batch: Batch) -> Sums:
         set_rate(run)
         if run.frozen_due:  # the loss of learning is optimistic, as levels adapt to the rows on the way; this one, of the
             # weights that learn, not of their average, is not
-            with torch.random.fork_rng(devices=[]):  # a user's cell may use random numbers
-                _, frozen, _ = score(run.network, run.task, window, state)
+            _, frozen, _ = score(run.network, run.task, window, state)
             mine.add(Sums(frozen=frozen))
         with overflow_is_divergence(run):  # where levels move by themselves
             result = run.gradient.backward(

@@ -28,6 +28,10 @@ def check(config: Config[Any], group: Group = ALONE) -> Network:
     """Find mistakes in options and data now, not when the first validation comes, and before there is a folder. Returns the
     network, which was built for it."""
     require_room(config, group)
+    if config.model.symbol_weights != "equal" and isinstance(config.task.inputs, int):
+        raise UserError(
+            f"--symbol-weights {config.model.symbol_weights} is for symbols, and the inputs of this task are vectors; drop it"
+        )
     network = build(config)
     task, budget, read = config.task, config.budget, reading(config, group)
     per_epoch = task.batches_per_epoch(read)
