@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
 import torch
@@ -110,7 +111,8 @@ class Decoded:
         if isinstance(weight, Tensor):
             weights = weight.to(summary.dtype).expand(n).contiguous()
         else:
-            weights = torch.full((n,), weight, dtype=torch.float64).to(summary)  # beyond its dtype: inf, as autograd has it
+            beyond = weight > torch.finfo(summary.dtype).max  # inf then, as autograd has it
+            weights = summary.new_full((n,), math.inf if beyond else weight)
         some = m > 1 and not (isinstance(ticks, int) and ticks >= self.decoder.reach)  # or all indices count
         counted = torch.as_tensor(ticks).expand(n).contiguous() if some else None
         summary, index, targets = summary.contiguous(), index.contiguous(), targets.contiguous()

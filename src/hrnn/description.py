@@ -17,10 +17,9 @@ from hrnn.room import weight_numbers
 from hrnn.segments import Given, Period, reach_of
 from hrnn.statistics import SYMBOL_WEIGHTS
 
-STATISTICS = "statistics"  # the name of a decoder's
-
 _LEVELS = _DECODER_LAYERS = 1000  # more of either would only take minutes to make
 FORMAT = 4  # of the file that `HRNN.save` writes
+STATISTICS = "statistics"  # of a decoder, by the name of its module
 _ENTRIES = {
     *("inputs", "hidden_sizes", "periods", "cell", "decoders", "decoder_layers", "decoder_units", "indices"),
     *("normalized", "symbol_weights", "output", "batch_first", "check_finite"),

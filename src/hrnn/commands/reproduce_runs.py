@@ -106,8 +106,8 @@ def requests_of(options: Reproduce) -> list[Request]:
 
 def list_experiments(options: Reproduce) -> int:
     """One line per experiment, from the recipes alone: at once, and without any data."""
-    rows = []
-    for request in requests_of(options):
+    rows, requests = [], requests_of(options)
+    for request in requests:
         experiment = request.experiment
         size = sizes([row.recipe(request.profile).budget for row in request.rows], request.scale)
         runs = f"{len(request.rows)} models x {len(request.seeds)} seeds"
@@ -122,7 +122,7 @@ def list_experiments(options: Reproduce) -> int:
     heads = ["experiment", "", "profile", "runs", "sequences each", "data", "results"]
     console().print(Table(heads, rows, words=heads).terminal())
     if options.name is not None:
-        print(f"Its rows, for --models: {' '.join(row.name for row in requests_of(options)[0].experiment.rows)}")
+        print(f"Its rows, for --models: {' '.join(row.name for row in requests[0].experiment.rows)}")
     print("hrnn reproduce NAME shows the results that come with hrnn, hrnn reproduce NAME --run trains it here.")
     if any(row[-1].endswith("*") for row in rows):
         print("* and with --search: a table for which beta and the learning rate of every row were chosen by trials.")
