@@ -89,15 +89,21 @@ SEARCHED_PTB = _searched(
     PTB_VALID,
     ahead("ours with defaults is ahead of HRNN", "default", "hrnn", "test", by=0.1, higher_is_better=False),
 )
+# The rule takes the fewest bits where a trial stopped, and all that solve it stop just below 0.15: seed 100 chose the slowest of
+# them. This one was the quickest, and has its runs, too, to see whether the choice or the method missed a seed.
+SOONEST = Row("both-soonest", "both losses, solved soonest", then(recipes.deep_both, Trial(5e-3, (1.0, 10.0)).of))
 SEARCHED_DEEP = _searched(
-    DEEP_COPY,
-    ("both", "lowest"),
+    replace(DEEP_COPY, rows=(*DEEP_COPY.rows, SOONEST)),
+    ("both", "both-soonest", "lowest"),
     {
         "both": trials(((0.1, 1.0), (1.0, 1.0), (1.0, 10.0)), (3e-3, 5e-3)),
         "lowest": trials(((0.1, 0.0), (1.0, 0.0), (10.0, 0.0)), (3e-3, 5e-3)),
     },
     BITS,
     every_run("ours with defaults solves the task on every run", "default", "bits", at_most=SOLVED_BITS),
+    every_run(
+        "both losses solve it on every run, set as the trial that did so soonest", SOONEST.name, "bits", at_most=SOLVED_BITS
+    ),
 )
 HRNN_OF_NEEDLE = then(recipes.needle_ours, with_betas(1.0), with_model("hrnn"))
 SEARCHED_NEEDLE = replace(
