@@ -17,7 +17,7 @@ from hrnn.launching.processes import LOG, processes
 from hrnn.launching.progress import ProgressTable, last_update, standing
 from hrnn.launching.run import run
 from hrnn.launching.units import Ending, Unit, prepare
-from hrnn.tasks import Needle
+from hrnn.tasks import Copy, Needle
 from hrnn.training import folder as folders
 from hrnn.training.checkpoint import CheckpointFolder
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
@@ -194,6 +194,18 @@ def test_the_table_shows_the_runs_at_work_and_what_failed(tmp_path):
     now = standing(tmp_path, wanted[0])
     assert (now.update, now.share) == (8, 1.0)
     assert "accuracy" in now.numbers
+
+
+def test_a_run_that_ended_stands_with_its_result_and_not_with_its_last_batch(tmp_path):
+    one = Unit("both/seed-0", Config(Copy()))
+    place = tmp_path / one.name
+    place.mkdir(parents=True)
+    last = {"kind": "update", "update": 9, "solved": 0, "recalled_bits_per_character": 0.16}
+    (place / JOURNAL).write_text(json.dumps(last) + "\n")
+    assert standing(tmp_path, one).numbers == "length solved 0, recalled bits 0.1600"
+    result = {"longest_solved_length": 24, "test": {"recalled_bits_per_character": 0.125}}
+    (place / folders.RESULT).write_text(json.dumps(result))
+    assert standing(tmp_path, one).numbers == "length solved 24, recalled bits 0.1250 on test"
 
 
 def test_a_journal_that_ends_in_the_middle_of_a_line(tmp_path):

@@ -28,7 +28,7 @@ NOT_RUNNING = 12  # units of the live table that are not at work
 
 @dataclass(frozen=True)
 class Standing:
-    """What the last record of a run's updates says."""
+    """What the last record of a run's updates says, and of one that has ended its result."""
 
     update: int = 0
     share: float | None = None  # of the budget, where it counts updates or sequences
@@ -40,9 +40,16 @@ def standing(folder: Path, unit: Unit) -> Standing:
     record = last_update(folder / unit.name)
     counted = unit.config.budget.updates is not None or unit.config.budget.sequences is not None
     done = unit.config.share_done(record.get("update", 0), record.get("sequences", 0))
-    metrics = [metric for metric in unit.config.task.measured.all if record.get(metric.name) is not None]
-    shown = [f"{metric.short} {metric.text(record[metric.name])}" for metric in metrics[:SHOWN]]
-    return Standing(record.get("update", 0), min(1.0, done) if counted else None, record.get("seconds", 0.0), ", ".join(shown))
+    measured, numbers, where = unit.config.task.measured, record, ""
+    if (result := folders.read_result(folder / unit.name)) is not None:  # its last batch says little of what a run came to
+        if result.get("test"):
+            numbers, where = result["test"], " on test"
+        if measured.progress is not None:
+            numbers = {**numbers, measured.progress.name: result.get(measured.progress.in_result)}
+    metrics = [metric for metric in measured.all if numbers.get(metric.name) is not None]
+    shown = [f"{metric.short} {metric.text(numbers[metric.name])}" for metric in metrics[:SHOWN]]
+    share = min(1.0, done) if counted else None
+    return Standing(record.get("update", 0), share, record.get("seconds", 0.0), ", ".join(shown) + where)
 
 
 def last_update(folder: Path) -> dict[str, Any]:

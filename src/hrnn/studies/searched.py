@@ -89,8 +89,8 @@ SEARCHED_PTB = _searched(
     PTB_VALID,
     ahead("ours with defaults is ahead of HRNN", "default", "hrnn", "test", by=0.1, higher_is_better=False),
 )
-# The rule takes the fewest bits where a trial stopped, and all that solve it stop just below 0.15: seed 100 chose the slowest of
-# them. This one was the quickest, and has its runs, too, to see whether the choice or the method missed a seed.
+# The rule takes the fewest bits where a trial stopped, and all that solve it stop just below 0.15, so it chose the slowest of
+# them. The quickest has its runs, too, to see whether the choice or the method missed a seed.
 SOONEST = Row("both-soonest", "both losses, solved soonest", then(recipes.deep_both, Trial(5e-3, (1.0, 10.0)).of))
 SEARCHED_DEEP = _searched(
     replace(DEEP_COPY, rows=(*DEEP_COPY.rows, SOONEST)),
