@@ -145,6 +145,7 @@ def test_the_list_measures_nothing_and_needs_no_data(capsys, monkeypatch, tmp_pa
     assert list(_results_listed(out)) == list(STUDIES)
     assert "  8,000 to 200,000  " in out
     assert _results_listed(out)["mnist"] == "desk*"
+    assert _results_listed(out)["copy"] == "desk*, paper"
     assert _results_listed(out)["copy-from-20"] == "paper"
     assert hrnn(capsys, "reproduce") == (0, out, "")
     code, out, _ = hrnn(capsys, "reproduce", "--list", "--search")

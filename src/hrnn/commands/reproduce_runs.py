@@ -116,15 +116,15 @@ def list_experiments(options: Reproduce) -> int:
         if experiment.always_searched:
             runs = f"{len(request.rows)} models, {len(request.rows) * len(request.seeds) + tried} runs"
         data = ", ".join(f"{name}/" for name in experiment.data) or "its own"
-        there = ", ".join(one for one in experiment.profiles if committed(experiment.name, one, options.search)) or "none"
-        there += "*" if not options.search and committed(experiment.name, searched=True) else ""
-        rows.append([experiment.name, experiment.title, request.profile, runs, size, data, there])
+        there = [one for one in experiment.profiles if committed(experiment.name, one, options.search)]
+        starred = [one + "*" * (not options.search and bool(committed(experiment.name, one, searched=True))) for one in there]
+        rows.append([experiment.name, experiment.title, request.profile, runs, size, data, ", ".join(starred) or "none"])
     heads = ["experiment", "", "profile", "runs", "sequences each", "data", "results"]
     console().print(Table(heads, rows, words=heads).terminal())
     if options.name is not None:
         print(f"Its rows, for --models: {' '.join(row.name for row in requests[0].experiment.rows)}")
     print("hrnn reproduce NAME shows the results that come with hrnn, hrnn reproduce NAME --run trains it here.")
-    if any(row[-1].endswith("*") for row in rows):
+    if any("*" in row[-1] for row in rows):
         print("* and with --search: a table for which beta and the learning rate of every row were chosen by trials.")
     print("hrnn reproduce --list --measure says what that would cost; measuring takes some minutes itself.")
     return DONE
