@@ -200,13 +200,13 @@ def test_a_search_is_fair_and_chosen_by_no_seed_that_is_reported():
         search = experiment.search
         assert len({len(trials) for trials in search.trials.values()}) == 1, experiment.name
         assert all(len(set(trials)) == len(trials) <= 6 for trials in search.trials.values())
-        fixed = {"default", "both-soonest"}
+        fixed = {"default", "both-soonest", "ours-same-rate", "hrnn-same-rate"}
         assert {row.name for row in experiment.rows} - fixed == {*search.trials}
         assert min(search.seeds) >= 100
         for row in experiment.rows:
             recipe, trials = row.recipe("desk"), search.trials.get(row.name, ())
             assert row.name in fixed or recipe in [trial.of(recipe) for trial in trials], (experiment.name, row.name)
-            if recipe.model.model in ("hrnn", "mr-hrnn"):
+            if row.name in ("hrnn", "mr-hrnn"):
                 assert trials == search.trials["ours"]
 
 
