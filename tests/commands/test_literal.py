@@ -1,12 +1,16 @@
 """--literal: the paper's setting is one option away, and options beside it win."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from hrnn.cli import main
+from hrnn.tasks import Copy, Pixels, Text
 from hrnn.training import folder as folders
-from hrnn.training.config import Learning, Model
+from hrnn.training import literal
+from hrnn.training.config import Budget, Config, Learning, Model, resolved
+from tests.tiny import write_text
 
 SMALL = [
     "copy",
@@ -55,10 +59,29 @@ def test_options_beside_it_win(tmp_path, words, expected):
     assert trained(tmp_path, *words.split()) == expected
 
 
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (Config(Copy()), {"start": 1, "step": 1, "hidden_sizes": (256, 256), "periods": (10,), "window": 200, "batch": 100}),
+        (Config(Copy(length=9)), {"length": 9, "learning_rate": 1e-3, "schedule": "constant"}),
+        (Config(Copy(start=5)), {"start": 5, "step": 1}),
+        (Config(Pixels(pool=2)), {"hidden_sizes": (256, 256), "periods": (10,), "batch": 100, "epochs": 20}),
+        (Config(Pixels(), Model(periods=(28,))), {"hidden_sizes": (256, 256), "periods": (28,), "learning_rate": 1e-3}),
+        (Config(Pixels(), Model(model="lstm")), {"hidden_sizes": (256,), "periods": (), "betas": ()}),
+        (Config(Pixels(), budget=Budget(updates=3)), {"updates": 3, "epochs": None, "schedule": "constant"}),
+        (Config(Text()), {"window": 50, "batch": 100, "learning_rate": 1e-3, "schedule": "constant", "epochs": 8}),
+    ],
+)
+def test_sizes_rates_and_lengths_are_the_papers_too(tmp_path, config, expected):
+    if isinstance(config.task, Text):
+        config = replace(config, task=Text(data=(write_text(tmp_path / "a.txt"),)))
+    config = resolved(literal.as_published(config))
+    found = {name: value for part in vars(config).values() for name, value in vars(part).items() if name in expected}
+    assert found == expected
+
+
 def test_it_sets_nothing_else():
     """Everything that is not named in its help is as without it."""
-    from hrnn.training import literal
-
     differ = {name for name in vars(Model()) if getattr(literal.MODEL, name) != getattr(Model(), name)}
     assert differ == {"indices", "normalized"}
     differ = {name for name in vars(Learning()) if getattr(literal.LEARNING, name) != getattr(Learning(), name)}

@@ -15,10 +15,11 @@ def test_every_task_has_a_help_text_with_defaults_and_examples(capsys, name):
     code, out, _ = hrnn(capsys, "train", name, "--help")
     assert code == 0
     assert "--hidden-sizes" in out
-    assert f"    hrnn train {name} " in out
+    assert f"    hrnn train {name}" in out
     given = " ".join(out.split()).partition("where not given: ")[2]
     assert given.startswith("--hidden-sizes") or name == "series"  # which asks its data
-    assert f"--learning-rate {0.002 if name == 'series' else 0.001}" in given
+    rate = {"copy": 0.001, "needle": 0.003}.get(name, 0.002)
+    assert f"--learning-rate {rate}" in given
 
 
 def test_train_evaluate_and_runs(tmp_path, capsys, monkeypatch):

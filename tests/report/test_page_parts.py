@@ -207,7 +207,7 @@ def test_samples_of_text(tmp_path, capsys):
 
 def test_a_sample_of_a_text_without_lines(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("abcd" * 500)
-    words = ("--data", tmp_path / "a.txt", "--boundaries", "c", "--no-unknown")
+    words = ("--data", tmp_path / "a.txt", "--boundaries", "c", "--no-unknown", "--window", 50)
     code, _, err = hrnn(capsys, "train", "text", *words, *SMALL, "--run", tmp_path / "run")
     assert code == 0, err
     page = tmp_path / "a.html"

@@ -82,7 +82,7 @@ def test_defaults_are_spelled_out_and_fit_the_model(data):
         user = Config(
             spelled.task,
             Model(hidden_sizes=model.hidden_sizes, periods=model.periods, window=model.window, segments_at_once=1),
-            Learning(batch=learning.batch, learning_rate=learning.learning_rate),
+            Learning(batch=learning.batch, learning_rate=learning.learning_rate, schedule=learning.schedule),
             spelled.budget,
             spelled.upkeep,
         )
@@ -90,6 +90,23 @@ def test_defaults_are_spelled_out_and_fit_the_model(data):
     paper = configs("ptb", "paper", data)["default"]
     assert (paper.window, paper.model.round_steps, paper.budget.epochs) == (200, 25, 12)
     assert (paper.learning.learning_rate, paper.learning.schedule) == (2e-3, "cosine")
+
+
+def test_tables_of_our_defaults_are_of_what_a_user_gets_who_names_a_task_and_nothing_else(data):
+    (data / "ptb" / "ptb.train.txt").write_text("a few words of text\n" * 90_000)  # enough for batches of 100
+    learned = {
+        ("copy-from-20", "paper"): Copy(until=108),
+        ("mnist-784", "paper"): Pixels(data=data / "mnist"),
+        ("permuted-mnist-784", "paper"): Pixels(data=data / "mnist", permuted=True),
+        ("ptb", "paper"): Text(data=(data / "ptb",), unknown=False),
+        ("needle", "desk"): Needle(),
+    }
+    for (name, profile), task in learned.items():
+        row = configs(name, profile, data)["default"]
+        window = 50 if name == "needle" else None  # all of a sequence, which a longer one has, too
+        user = resolved(Config(task, Model(window=window), upkeep=row.upkeep))
+        assert (user.task, user.model, user.learning) == (row.task, row.model, row.learning), name
+        assert user.budget.epochs == row.budget.epochs or name.endswith("784")
 
 
 def test_the_end_of_every_budget_is_validated(data):

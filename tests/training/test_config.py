@@ -1,3 +1,4 @@
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -33,9 +34,44 @@ def test_open_entries_take_what_suits_the_task(tmp_path):
     assert copy.budget.sequences == 1_000_000
     assert resolved(Config(Copy(), budget=Budget(updates=5))).budget == Budget(updates=5)
     text = resolved(Config(Text(data=(write_text(tmp_path / "a.txt"),))))
-    assert (text.hidden_sizes, text.periods, text.reaches, text.window) == ((256, 512), (), (20,), 50)
+    assert (text.hidden_sizes, text.periods, text.reaches, text.window) == ((256, 512), (), (20,), 200)
+    assert (text.learning.learning_rate, text.learning.schedule, text.budget.epochs) == (2e-3, "cosine", 12)
+    assert (text.batch, text.learning.update_every) == (16, (1, 1))
+    pixels = resolved(Config(Pixels(data=tmp_path, pool=2)))
+    assert (pixels.hidden_sizes, pixels.periods, pixels.batch, pixels.budget.epochs) == ((128, 256), (14,), 50, 10)
     flat = resolved(Config(text.task, Model(model="lstm")))
     assert (flat.hidden_sizes, flat.periods, flat.reaches, flat.betas) == ((512,), (), (), ())
+
+
+@pytest.mark.parametrize(("size", "rows", "twice"), [(3, 16, 16), (400_000, 20, 44), (5_000_000, 100, 100)])
+def test_a_short_text_is_learned_in_many_windows_of_few_rows(tmp_path, size, rows, twice):
+    plain, packed = tmp_path / "a.txt", tmp_path / "a.gz"
+    plain.write_bytes(b"ab " * (size // 3))
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    for files in ((plain,), (packed,)):
+        assert Text(data=files).suggestions()["batch"] == rows
+    assert Text(data=(plain, packed)).suggestions()["batch"] == twice
+    assert Text(data=(tmp_path / "none.txt",)).suggestions()["batch"] == 16  # that it is missing is said where it is read
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "start", "step"),
+    [
+        (Copy(), Model(), 20, 4),
+        (Copy(), Model(periods=(5,), window=60), 10, 2),
+        (Copy(), Model(periods=(28,)), 50, 10),  # 100 steps of a window of 200
+        (Copy(), Model(window=2), 1, 1),
+        (Copy(), Model(model="lstm"), 20, 4),
+        (Copy(start=7), Model(), 7, 1),
+        (Copy(step=1), Model(), 20, 1),
+        (Copy(until=8), Model(), 8, 1),
+        (Copy(length=30), Model(), None, None),
+        (replace(Copy(length=30), start=1, step=1), Model(), 1, 1),  # as older runs have it
+    ],
+)
+def test_lengths_of_copy_start_where_a_hierarchy_learns_them(task, model, start, step):
+    copy = resolved(Config(task, model)).task
+    assert (copy.start, copy.step) == (start, step)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +210,7 @@ def test_segments_at_once_where_the_data_say_when_levels_tick(tmp_path):
     with pytest.raises(UserError, match="--segments-at-once is 2, which is for"):
         resolved(Config(Text(data=(text,)), Model(segments_at_once=2)))
     fixed = Config(Text(data=(text,), boundaries=()), Model(hidden_sizes=(16, 16), periods=(5,)))  # symbols known by the text
-    fixed = replace(fixed, learning=Learning(update="batch"))
+    fixed = replace(fixed, learning=Learning(batch=100, update="batch"))
     assert resolved(fixed).segments_at_once == 5
 
 

@@ -31,7 +31,7 @@ def unlocked(folder, updates, frozen_every=0):
     config = Config(
         Text(data=(write_text(folder / "text.txt"),), boundaries=(), symbols="bytes"),
         Model(hidden_sizes=(8, 12), periods=(4,), window=20),
-        Learning(batch=5, learning_rate=0.02, update="segment"),
+        Learning(batch=5, learning_rate=0.02, update="segment", schedule="constant"),
         Budget(updates=updates),
         replace(QUIET, frozen_every=frozen_every),
     )

@@ -320,7 +320,7 @@ def test_a_single_level_moves_by_itself_too(tmp_path):
 
 def test_a_run_that_left_its_rounds_open_keeps_them_with_a_larger_budget(tmp_path):
     task = Text(data=(write_text(tmp_path / "text.txt"),))
-    config = resolved(Config(task, Model(hidden_sizes=(8, 8)), Learning(batch=5), Budget(updates=1), QUIET))
+    config = resolved(Config(task, Model(hidden_sizes=(8, 8), window=50), Learning(batch=5), Budget(updates=1), QUIET))
     assert config.model.round_steps == 10
     folders.create(tmp_path / "run", replace(config, model=replace(config.model, round_steps=None)), False)
     train(tmp_path / "run", budget=Budget(updates=2))

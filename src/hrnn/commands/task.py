@@ -53,9 +53,16 @@ def full_command(command: str, name: str) -> str:
 
 def help_text(kind: type[Task]) -> str:
     """The task's docstring with its examples, and what it takes for options of the run that are not given."""
-    by_data = kind.suggestions is not Task.suggestions
-    suggested = {**({} if by_data else SUGGESTED), **kind.suggested}
-    values = {name: " ".join(map(str, v)) if isinstance(v, tuple) else str(v) for name, v in suggested.items()}
-    taken = " ".join(f"--{name.replace('_', '-')} {value}".rstrip() for name, value in values.items())
-    rest = ", and sizes, periods, window, batch and epochs by its data" if by_data else ""
+    values = {
+        name: " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        for name, value in {**SUGGESTED, **kind.suggested}.items()
+        if name not in kind.decided_by_data
+    }
+    taken = " ".join(f"{_option(name)} {value}".rstrip() for name, value in values.items())
+    decided = " ".join(map(_option, kind.decided_by_data))
+    rest = f", and by its data {decided}" if decided else ""
     return f"{inspect.cleandoc(kind.__doc__ or '')}\n\nWhat this task takes where not given: {taken}{rest}"
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

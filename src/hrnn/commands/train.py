@@ -45,7 +45,7 @@ class Preset:
 
     literal: bool = False
     """Take the paper's setting where nothing else is given: --betas 0.1 --indices sampled --no-normalized --update batch
-    --clip None --average None."""
+    --clip None --average None, and the task's sizes, rates and lengths there."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Train(Generic[TaskT]):
     @property
     def config(self) -> Config[TaskT]:
         config = Config(self.task, self.model, self.learning, self.budget, self.runtime)
-        return literal.with_beta(config) if self.preset.literal else config
+        return literal.as_published(config) if self.preset.literal else config
 
 
 @dataclass(frozen=True)

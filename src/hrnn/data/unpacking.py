@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,18 @@ from io import BufferedIOBase
 from pathlib import Path
 
 from hrnn.errors import UserError
+
+
+def unpacked_size(path: Path) -> int:
+    """Bytes of a file as `unpacked` reads it, up to multiples of 4 GiB, without reading it; 0 where there is none."""
+    try:
+        with open(path, "rb") as file:
+            if file.read(2) != b"\x1f\x8b":
+                return path.stat().st_size
+            file.seek(-4, os.SEEK_END)  # gzip ends with that number
+            return int.from_bytes(file.read(4), "little")
+    except OSError:
+        return 0
 
 
 @contextmanager

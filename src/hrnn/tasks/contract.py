@@ -32,6 +32,8 @@ class Task(ABC):
     """Base of all tasks. A subclass is a frozen dataclass whose fields are its options on the command line."""
 
     suggested: ClassVar[dict[str, Any]] = {}  # options of the run (hidden_sizes, window, ...) that suit the task
+    decided_by_data: ClassVar[tuple[str, ...]] = ()  # those that only `suggestions` knows
+    published: ClassVar[dict[str, Any]] = {}  # options of the task or the run that are others in the paper, for --literal
 
     def check(self) -> None:  # noqa: B027  most tasks have nothing to add
         """Refuse options that contradict each other with a UserError. Types and ranges have been checked; reads no data."""
@@ -39,6 +41,11 @@ class Task(ABC):
     def suggestions(self) -> dict[str, Any]:
         """Options of the run that suit the task, where the user gives none; a task whose data decide reads them now."""
         return dict(self.suggested)
+
+    def suited(self, periods: tuple[int, ...], window: int) -> Self:
+        """The same for a hierarchy with these periods and this window: options of its own that are open get a value that suits
+        them."""
+        return self
 
     def placed(self, run: Path) -> Self:
         """The same task, for a run in this folder; where it keeps what it makes of its data may depend on it."""

@@ -35,10 +35,11 @@ class Copy(Task):
 
     length: int | None = option(None, at_least(1))
     """Bits to remember, instead of a curriculum."""
-    start: int = option(1, at_least(1))
-    """First length of the curriculum."""
-    step: int = option(1, at_least(1))
-    """By how much the length grows once it is solved."""
+    start: int | None = option(None, at_least(1))
+    """First length of the curriculum; by default two of the lowest periods, if the window has room for it: below one period
+    a hierarchy is slow to get going."""
+    step: int | None = option(None, at_least(1))
+    """By how much the length grows once it is solved; by default a fifth of the first length."""
     until: int | None = option(None, at_least(1))
     """The run is over when this length is solved."""
     patience: int | None = option(None, at_least(1))
@@ -60,21 +61,34 @@ class Copy(Task):
         none="no length solved",
     )
     suggested: ClassVar[dict[str, Any]] = {"hidden_sizes": (256, 256), "periods": (10,), "window": 200, "sequences": 1_000_000}
+    published: ClassVar[dict[str, Any]] = {"start": 1, "step": 1}
 
     def check(self) -> None:
-        if self.length is not None and (self.start, self.step) != (Copy.start, Copy.step):
+        growing = {"--start": self.start, "--step": self.step}
+        if self.length is not None and (given := [f"{name} {value}" for name, value in growing.items() if (value or 1) > 1]):
             raise UserError(
-                f"--length {self.length} trains at one length and --start {self.start} --step {self.step} at growing "
-                "ones; give one or the other"
+                f"--length {self.length} trains at one length and {' '.join(given)} at growing ones; give one or the other"
             )
-        if self.until is not None and (self.length is not None or self.until < self.start):
+        if self.until is not None and (self.length is not None or self.until < self.first_length):
             raise UserError(
-                f"--until {self.until} ends a curriculum that starts at --start {self.start}; give a length from there on, and "
-                "no --length"
+                f"--until {self.until} ends a curriculum that starts at --start {self.first_length}; give a length from there "
+                "on, and no --length"
             )
 
+    def suited(self, periods: tuple[int, ...], window: int) -> Copy:
+        if self.length is not None:
+            return self
+        lowest = periods[0] if periods else self.suggested["periods"][0]
+        start = self.start or min(2 * lowest, max(1, window // 4), self.until or window)
+        return replace(self, start=start, step=self.step or max(1, start // 5))
+
+    @property
+    def first_length(self) -> int:
+        """That of the first batch."""
+        return self.length or self.start or 1
+
     def steps_of_batch(self, reading: Reading) -> int:
-        return 2 * (self.length or self.start)
+        return 2 * self.first_length
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -101,7 +115,7 @@ class Copy(Task):
             raise UserError("the checkpoint does not say which length was solved; give --length")
         if not length:
             raise UserError("the run has solved no length; give --length")
-        return replace(self, length=length, start=Copy.start, step=Copy.step, until=None).resolved()
+        return replace(self, length=length, start=None, step=None, until=None).resolved()
 
     def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         values = cross_entropy(logits, target)
@@ -122,7 +136,7 @@ class Copy(Task):
         return Batch(cut(torch.cat([bits, blanks]), torch.cat([blanks, bits]), reading.window))
 
     def batch(self, index: int, reading: Reading) -> Batch:
-        return self.sequences("training", index, self.length or self.start, reading)
+        return self.sequences("training", index, self.first_length, reading)
 
     def fullest_batch(self, reading: Reading, steps: int) -> Batch:
         return self.sequences("training", 0, self.length or max(1, steps // 2), reading)
@@ -136,7 +150,7 @@ class Copy(Task):
         return ("test",) if self.length else ()  # a curriculum tests each length itself
 
     def evaluation(self, part: str, reading: Reading) -> Iterator[Batch]:
-        return self.tests(part, 0, self.length or self.start, reading)
+        return self.tests(part, 0, self.first_length, reading)
 
     def course(self, reading: Reading) -> Curriculum:
         return Curriculum(self, reading)
@@ -182,7 +196,7 @@ class Curriculum(Course):
     def __init__(self, task: Copy, reading: Reading):
         super().__init__(task, reading)
         self.last = task.length or task.until
-        self.stage = Stage(length=task.length or task.start, step=task.step)
+        self.stage = Stage(length=task.first_length, step=task.step or 1)
 
     def batch(self, index: int) -> Batch:
         return self.task.sequences("training", index, self.stage.length, self.reading)

@@ -24,11 +24,12 @@ class Needle(Task):
     --decoys there are rare symbols that do not.
 
     Examples:
-        hrnn train needle --steps 100 --hidden-sizes 32 64 --periods 10
+        hrnn train needle
+        hrnn train needle --symbol-weights inverse --sequences 60000
         hrnn train needle --steps 10000 --hidden-sizes 32 64 128 --periods 10 10 --batch 20
     """
 
-    steps: int = option(1000, at_least(1))
+    steps: int = option(50, at_least(1))
     """Length of a sequence."""
     symbols: int = option(8, at_least(2, 2**30))
     """Different symbols; chance is one over this."""
@@ -43,11 +44,13 @@ class Needle(Task):
 
     metrics = (ACCURACY,)
     suggested: ClassVar[dict[str, Any]] = {
-        "hidden_sizes": (64, 128),
+        "hidden_sizes": (32, 64),
         "periods": (10,),
         "window": 100_000,
-        "sequences": 100_000,
-        "validate_every": 100,
+        "batch": 50,
+        "learning_rate": 3e-3,
+        "sequences": 120_000,
+        "validate_every": 120,
     }
 
     def steps_of_batch(self, reading: Reading) -> int:

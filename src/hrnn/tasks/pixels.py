@@ -30,7 +30,8 @@ class Pixels(Task):
     """Classify digits from 784 steps of one number each, or fewer with --pool.
 
     Examples:
-        hrnn train pixels mnist --pool 2 --hidden-sizes 128 128 --periods 14
+        hrnn train pixels mnist
+        hrnn train pixels mnist --pool 2 --hidden-sizes 64 64
         hrnn train pixels mnist --download --permuted
     """
 
@@ -47,7 +48,26 @@ class Pixels(Task):
     order: tuple[int, ...] = hidden(())
 
     metrics, inputs, outputs = (ACCURACY,), 1, 10
-    suggested: ClassVar[dict[str, Any]] = {"hidden_sizes": (256, 256), "periods": (10,), "window": 784, "epochs": 20}
+    suggested: ClassVar[dict[str, Any]] = {
+        "hidden_sizes": (128, 256),
+        "periods": (SIDE,),  # one image row
+        "window": SIDE**2,
+        "batch": 50,
+        "learning_rate": 2e-3,
+        "schedule": "cosine",
+        "epochs": 10,
+    }
+    published: ClassVar[dict[str, Any]] = {
+        "hidden_sizes": (256, 256),
+        "periods": (10,),
+        "batch": 100,
+        "learning_rate": 1e-3,
+        "schedule": "constant",
+        "epochs": 20,
+    }
+
+    def suggestions(self) -> dict[str, Any]:
+        return {**self.suggested, "periods": (SIDE // self.pool,)}
 
     def check(self) -> None:
         if self.pool not in (1, 2, 4):

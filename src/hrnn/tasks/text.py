@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from torch import Tensor
 
+from hrnn.data.unpacking import unpacked_size
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
 from hrnn.limits import LEVELS, Limit, above, at_least, hidden, option
@@ -21,6 +22,9 @@ from hrnn.tasks.streams import BOUNDARIES, Corpus, Part, Streams, coded, compile
 from hrnn.tasks.windows import Batch, Reading
 
 EVERY_BYTE = "".join(map(chr, range(256)))
+
+WINDOWS = 90  # of an epoch, if there is text enough: a short text is learned better in many windows of few rows
+LEAST_ROWS, MOST_ROWS = 16, 100
 
 _KNOWN: WeakValueDictionary[Any, Corpus] = WeakValueDictionary()  # read once for all runs of a process, while any needs it
 
@@ -57,12 +61,33 @@ class Text(Task):
     vocabulary: str = hidden("")
 
     metrics = (BITS_PER_CHARACTER,)
-    suggested: ClassVar[dict[str, Any]] = {"hidden_sizes": (256, 512), "periods": (), "window": 50, "epochs": 8}
+    suggested: ClassVar[dict[str, Any]] = {
+        "hidden_sizes": (256, 512),
+        "periods": (),
+        "window": 200,
+        "learning_rate": 2e-3,
+        "schedule": "cosine",
+        "epochs": 12,
+    }
+    decided_by_data: ClassVar[tuple[str, ...]] = ("batch",)
+    published: ClassVar[dict[str, Any]] = {
+        "window": 50,
+        "batch": 100,
+        "learning_rate": 1e-3,
+        "schedule": "constant",
+        "epochs": 8,
+    }
 
     def check(self) -> None:
         if not self.data:
             raise UserError("no text to train on; name text files, or the folder of Penn TreeBank: hrnn train text book.txt")
         compiled(self.boundaries)
+
+    def suggestions(self) -> dict[str, Any]:
+        folder = next((path for path in self.data if path.is_dir()), None)
+        files = (penn_treebank(folder)["training"],) if folder else self.data
+        rows = sum(map(unpacked_size, files)) // (WINDOWS * self.suggested["window"])
+        return {**self.suggested, "batch": min(max(rows // 4 * 4, LEAST_ROWS), MOST_ROWS)}  # so that processes can share them
 
     def steps_of_batch(self, reading: Reading) -> int:
         return reading.window

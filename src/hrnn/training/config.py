@@ -35,7 +35,7 @@ class Model:
     """ours: restricted gradients and local losses; hrnn: true gradients; gr-hrnn: ours without local losses; mr-hrnn:
     hrnn in the memory of ours, by a shorter window; lstm: one flat level."""
     hidden_sizes: tuple[int, ...] | None = option(None, at_least(1, entries=LEVELS))
-    """Units of each level; by default as in the paper (lstm: the size of the top level)."""
+    """Units of each level; by default what suits the task (lstm: the size of the top level)."""
     periods: tuple[int, ...] | None = option(None, at_least(1, entries=LEVELS))
     """Ticks of a level to one tick of the level above, for each level but the top (text: for each one not ruled by
     --boundaries)."""
@@ -265,7 +265,8 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
         budget = replace(budget, **{k: suggested[k] for k in ("updates", "sequences", "epochs") if k in suggested})
     if budget.validate_every is None and "validate_every" in suggested:
         budget = replace(budget, validate_every=suggested["validate_every"])
-    config = checked(replace(config, model=model, learning=learning, budget=budget))
+    task = config.task.suited(periods, _known(window))
+    config = checked(replace(config, task=task, model=model, learning=learning, budget=budget))
     config = fitted(replace(config, task=config.task.resolved()))  # late, because it may read data
     return config if at_once else replace(config, model=replace(config.model, segments_at_once=_segments_at_once(config)))
 

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 from hrnn.training.config import Config, Learning, Model
+
+Part = TypeVar("Part")
 
 BETA = 0.1
 MODEL = Model(indices="sampled", normalized=False)
 LEARNING = Learning(update="batch", clip=None, average=None)
+BUDGETS = ("updates", "sequences", "epochs")
 
 
-def with_beta(config: Config[Any]) -> Config[Any]:
-    """With the paper's beta where none is given, if the model has local losses."""
-    if config.model.betas is not None or not config.model.has_local_losses:
-        return config
-    return replace(config, model=replace(config.model, betas=(BETA,)))
+def as_published(config: Config[Any]) -> Config[Any]:
+    """With what the paper has for the task where nothing is given, and its beta, if the model has local losses."""
+    published: dict[str, Any] = dict(config.task.published)
+    if config.model.betas is None and config.model.has_local_losses:
+        published["betas"] = (BETA,)
+    of_hierarchy = {"hidden_sizes", "periods"} if config.flat else set()
+    of_budget = set() if all(getattr(config.budget, name) is None for name in BUDGETS) else set(BUDGETS)
+    published = {name: value for name, value in published.items() if name not in of_hierarchy | of_budget}
+    return replace(
+        config,
+        task=_completed(config.task, published),
+        model=_completed(config.model, published),
+        learning=_completed(config.learning, published),
+        budget=_completed(config.budget, published),
+    )
+
+
+def _completed(part: Part, values: Mapping[str, Any]) -> Part:
+    """With these values where it is open."""
+    open_ones = [one.name for one in fields(part) if getattr(part, one.name) is None]  # type: ignore[arg-type]  # a dataclass
+    return replace(part, **{name: values[name] for name in open_ones if name in values})  # type: ignore[type-var]

@@ -124,6 +124,7 @@ class Series(Task):
     tested: Path | None = dataclasses.field(default=None, metadata={"hidden": True})
 
     suggested: ClassVar[dict[str, Any]] = {"learning_rate": 2e-3, "schedule": "cosine"}
+    decided_by_data: ClassVar[tuple[str, ...]] = ("hidden_sizes", "periods", "window", "batch", "epochs")
 
     def check(self) -> None:
         if not self.data:
