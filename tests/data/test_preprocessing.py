@@ -285,6 +285,21 @@ def test_classes_and_numbers():
     assert learn(made, spans(made), target="number").outputs == 1
 
 
+def test_classes_that_floats_do_not_tell_apart_are_refused(tmp_path):
+    """2**53 and 2**53 + 1 are the same float, and would be one class."""
+    for first, refused in ((2**53, True), (-(2**60), True), (5 * 10**9, False)):
+        columns = {"id": [n // 4 for n in range(24)], "v": [float(n) for n in range(24)]}
+        columns["label"] = [first + n // 4 % 2 for n in range(24)]
+        for name in ("t.parquet", "t.csv"):
+            made = cache(table(write_table(pa.table(columns), tmp_path / name)))
+            if not refused:
+                assert learn(made, {"training": whole(made)}).classes == (str(first), str(first + 1))
+                continue
+            said = "are not told apart; write them as texts" if first > 0 else "classes such as -1152921504606846976, and whole"
+            with pytest.raises(UserError, match=said):
+                learn(made, {"training": whole(made)})
+
+
 def test_steps_without_a_target():
     made = cache(arrays([np.zeros((4, 1))], [np.array([0, np.nan, 1, 1])]))
     part = Part(made, learn(made, {"training": whole(made)}))

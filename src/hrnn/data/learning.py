@@ -18,6 +18,7 @@ from hrnn.errors import UserError, shortened
 from hrnn.telling import working
 
 MOST_CLASSES = 100  # whole numbers of more different values are amounts, unless somebody says otherwise
+EXACT = 1 << 53  # whole numbers up to here are told apart by floats
 IRREGULAR = 1.01  # the largest difference of times over the least, from where on it is one
 
 
@@ -133,6 +134,11 @@ def _targets(sequences: Sequences, parts: Mapping[str, Spans], wanted: str | Non
         if labels is not None:
             raise UserError(f"target is 'number', and {layout.target_name} holds texts such as {shortened(labels[0])!r}")
         return entries | {"target_mean": float(found.mean[0]), "target_scale": float(found.scale[0])}
+    if labels is None and (large := values[np.abs(values) >= EXACT]).size:
+        raise UserError(
+            f"{layout.target_name} has classes such as {class_name(float(large[0]))}, and whole numbers from {EXACT:,} on are "
+            "not told apart; write them as texts, e.g. with a letter in front"
+        )
     if len(values) < 2:
         only = f" ({_name(values[0], labels)!r})" if len(values) else ""
         raise UserError(f"the training part has one class only{only}; give at least two, or another split")
