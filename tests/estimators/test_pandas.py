@@ -27,6 +27,8 @@ def test_a_long_table_has_a_row_for_each_step():
     some = LONG[LONG["walk"].isin(["w5", "w2"])]
     assert predicted[[2, 5]].tolist() == model.predict(some).tolist()  # in the order in which they first appear
     assert model.score(LONG, "gait") == np.mean(predicted == Y)
+    beside = LONG.assign(when=HOURS[0], notes=[[number] for number in range(len(LONG))])  # columns that nobody asked for
+    assert model.score(beside, "gait") == np.mean(predicted == Y)
 
 
 def test_with_targets_beside_it_a_row_is_a_sequence():

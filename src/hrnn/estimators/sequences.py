@@ -14,13 +14,15 @@ from sklearn.utils import assert_all_finite, check_consistent_length, check_rand
 from sklearn.utils.multiclass import check_classification_targets
 
 from hrnn.arguments import shown
-from hrnn.data import cache, find
+from hrnn.data import cache
 from hrnn.data.source import paths_in
+from hrnn.data.tables import Table
 from hrnn.errors import UserError
 from hrnn.estimators.fitting import DATA, Estimator, in_python
 from hrnn.estimators.given import as_arrow, is_frame, parts_of, sequences_in, write
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE, source_of
+from hrnn.training.predicting import source_for
 
 LABEL = "label"  # the column of targets in tables that are written here
 
@@ -80,13 +82,12 @@ class OfSequences(Estimator, ABC):
         if not has_targets(X, y):
             return y
         task = self.trained_.config.task
-        columns = {"id": task.id, "time": task.time, "target": y or task.target}
+        target = y or task.target
         with in_python():
-            if paths := paths_in(X):
-                source = source_of({"training": paths}, task.kind, columns)
-            else:
-                given = {name: False if value == NONE else value for name, value in columns.items()}
-                source = find(as_arrow(X), **given)
+            paths = paths_in(X)
+            source = source_of({"training": paths}, task.kind, {"target": target}) if paths else None
+            if source is None or isinstance(source, Table):
+                source = source_for(task, paths or as_arrow(X), target)
             sequences = cache(source)
             codes = sequences.fact("target")
             if codes is None or not np.isfinite(codes).all():

@@ -37,8 +37,8 @@ class Predicted:
     columns: dict[str, NDArray[Any]]
 
 
-def source_for(task: Series, data: Any) -> Source:
-    """Data as the run's task reads them, without targets."""
+def source_for(task: Series, data: Any, target: str | bool | None = False) -> Source:
+    """Data as the run's task reads them, without targets; of a table with those in a column."""
     pre = task.learned
     if task.kind is not None and (paths := paths_in(data)):
         return replace(task, data=paths, validation=(), test=(), labels=None, target=NONE).source
@@ -48,7 +48,7 @@ def source_for(task: Series, data: Any) -> Source:
         id, time = (False if value == NONE else value for value in (own, task.time))
         names = [name for name, one in zip(pre.channels, pre.kinds, strict=True) if one != "number"]
         held = source.held if source.held is not None else source.files()
-        return table(held, id=id, time=time, values=pre.channels, target=False, part=False, categorical=names)
+        return table(held, id=id, time=time, values=pre.channels, target=target, part=False, categorical=names)
     return folder(data, labels=False) if isinstance(source, Folder) else source
 
 
