@@ -159,6 +159,25 @@ def test_lines_are_answered_as_files_are(tmp_path, capsys, monkeypatch):
         assert line["step"] == last[line["id"]]["step"]
 
 
+def test_forecasts_of_lines_follow_the_line_that_they_stand_in(tmp_path, capsys, monkeypatch):
+    """With four steps to an input, those after steps 4, 5 and 6 would be the one after step 3, whose first steps are over."""
+    run = train(capsys, tmp_path / "runs" / "r", write(tmp_path)["patched series"])
+    values = np.sin(np.arange(11) / 5) * 3 + 7
+    monkeypatch.setattr("sys.stdin", io.StringIO("x0\n" + "".join(f"{float(value)!r}\n" for value in values)))
+    code, out, err = hrnn(capsys, "predict", run, "--follow")
+    assert code == 0, err
+    found = list(csv.DictReader(io.StringIO(out)))
+    assert [bool(line["x0+1"]) for line in found] == [step % 4 == 3 for step in range(11)]
+    trained = library.load(run)
+    for step in (3, 7):
+        expected = trained.predict([values[: step + 1, None]])[0, :, 0]
+        assert np.allclose([float(found[step][f"x0+{ahead}"]) for ahead in range(1, 9)], expected, atol=1e-5)
+    stream = trained.stream()
+    told = [stream.step([value]) for value in values]
+    assert [one is not None for one in told] == [step % 4 == 3 for step in range(11)]
+    assert stream.end() is None
+
+
 def test_lines_as_people_write_them(tmp_path, capsys, monkeypatch):
     run = train(capsys, tmp_path / "runs" / "r", write(tmp_path)["class"], 1)
     answers = []

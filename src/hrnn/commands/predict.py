@@ -235,7 +235,7 @@ def _headings(columns: Sequence[str], ahead: int) -> list[str]:
 
 
 def _cells(answer: dict[str, Any] | None, columns: Sequence[str], ahead: int) -> list[Any]:
-    """One line, a forecast step by step; empty before the first answer."""
+    """One line, a forecast step by step; empty where there is no answer."""
     if answer is None:
         return [""] * len(_headings(columns, ahead))
     if ahead:

@@ -30,7 +30,8 @@ Time = float | str | date | np.datetime64
 
 class Stream:
     """A sequence that is still coming. `step` takes one step of the source and returns the answer so far: a dict by column, the
-    same that `hrnn predict` writes for a sequence that ends here; None before the first input is complete.
+    same that `hrnn predict` writes for a sequence that ends here; None before the first input is complete. Forecasts are made
+    after complete inputs, and are None in between: one that was made earlier is of steps that have come by now.
 
     mean, scale: of the sequence's numeric channels, where the run normalises each sequence by its own
     """
@@ -67,6 +68,7 @@ class Stream:
             return self._read(x)
         self._waiting.append(x)
         if len(self._waiting) < self.pre.patch:
+            self.answer = None if self.answers.ahead else self.answer
             return self.answer
         x, self._waiting = np.concatenate(self._waiting), []
         return self._read(x)
