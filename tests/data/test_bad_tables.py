@@ -21,8 +21,8 @@ def parquet(tmp_path, **columns):
     return write_table(pa.table(columns), tmp_path / "t.parquet")
 
 
-def csv(tmp_path, text):
-    (tmp_path / "t.csv").write_text(text)
+def csv(tmp_path, text, encoding="utf-8"):
+    (tmp_path / "t.csv").write_text(text, encoding)
     return tmp_path / "t.csv"
 
 
@@ -42,6 +42,15 @@ def csv(tmp_path, text):
         (lambda p: csv(p, "id,when,v\na,01.02.2024 10:01,1\na,01.02.2024 10:02,2\n"), {}, "'when' .* has dates in a form"),
         (lambda p: csv(p, "id,when\na,1/2/2024\na,12/31/2024 1:30 PM\n"), {}, "such as '1/2/2024'; write them as 2024-12-31"),
         (lambda p: parquet(p, v=[1.0] * 100, w=[f"see {max(n, 5)}" for n in range(100)]), {}, "95 different texts in 100 rows"),
+        (lambda p: csv(p, "id|v\na|1\nb|2\n"), {}, r"one column, called 'id\|v': what stands between .* '\|'; write a comma"),
+        (lambda p: csv(p, " id  v\n a  0.1\n b  2.5\n"), {}, "what stands between columns seems to be spaces; write a comma"),
+        (lambda p: csv(p, "id,v\n" + "".join(f"a,{n / 4}%\n" for n in range(9))), {}, "numbers with units, such as '0.0%'"),
+        (lambda p: csv(p, "v\n12 ms\n.5 ms\n"), {}, "numbers with units, such as '12 ms'; write the numbers alone"),
+        (lambda p: csv(p, "id,v\na,1\n", "utf-16"), {}, "is UTF-16 or no text; save it again as UTF-8"),
+        (lambda p: csv(p, "v\n1\n", "utf-16-le"), {}, "is UTF-16 or no text; save it again as UTF-8"),
+        (lambda p: csv(p, "id,v,label\na,1,ü\n", "latin-1"), {}, "column 'label' of .* is not UTF-8; save the file again as"),
+        (lambda p: csv(p, "id,v,ü\na,1,2\n", "latin-1"), {}, "t.csv is not UTF-8; save it again as UTF-8"),
+        (lambda p: csv(p, "id,c\n" + "a,u\n" * 1_500_000 + "a,ü\n", "latin-1"), {}, "t.csv is not UTF-8; save it again as"),
         (lambda p: csv(p, "id,v,v\na,1,2\n"), {}, "two columns called 'v'"),
         (lambda p: csv(p, ""), {}, "is empty"),
         (lambda p: csv(p, "id,v\n"), {}, "has no rows"),

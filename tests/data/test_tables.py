@@ -243,6 +243,19 @@ def test_decimal_commas(tmp_path, ending, delimiter):
     assert sequences.times(0).tolist() == [0.5, 1.5, 2]
 
 
+@pytest.mark.parametrize("text", ['"id";"Temp, °C";"p, bar, abs"\na;3,5;1\n', '"id"\t"Temp, °C"\t"p, bar, abs"\na\t3,5\t1\n'])
+def test_names_in_quotes_may_have_what_stands_between_others(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text, "utf-8")
+    sequences = cache(table(tmp_path / "t.csv"))
+    assert sequences.layout.channels == ("Temp, °C", "p, bar, abs")
+    assert sequences.read(0).tolist() == [[3.5, 1]]
+    (tmp_path / "t.csv").write_text('"id","letter, or none","x"\na, ,1\na,u,1\n')  # a space in a name is none around it
+    assert cache(table(tmp_path / "t.csv")).vocabularies["letter, or none"] == [" ", "u"]
+    (tmp_path / "t.csv").write_text('"id","Temp, °C","v"\na,1,2\n' + "a,1,2\n" * 1_500_000 + "a,1,x\n", "utf-8")
+    with pytest.raises(UserError, match="column 'v' of"):
+        cache(table(tmp_path / "t.csv"))
+
+
 @pytest.mark.parametrize(
     ("column", "tokens"),
     [
@@ -251,6 +264,8 @@ def test_decimal_commas(tmp_path, ending, delimiter):
         (["1.2.3", "1.10.0"] * 100, False),
         (["10,20,30", "left"] * 100, False),
         (["1", "2"] * 100, False),
+        (["10k", "5G", "3D", "100 m"] * 50, False),
+        ([f"door {n} 1.5" for n in range(200)], True),
     ],
 )
 def test_texts_that_are_names(tmp_path, column, tokens):

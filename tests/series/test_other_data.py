@@ -136,6 +136,18 @@ def test_errors_in_units_are_left_out_where_each_sequence_has_its_own(tmp_path, 
     assert not {"mae", "naive_mae", "rmse", "naive_rmse"} & set(tests["sequence"])
 
 
+@pytest.mark.parametrize(
+    ("names", "warned"),
+    [("0.25,17.5,3", True), ("0.25", True), ("3,2", True), ("0,1,2", False), ("400.5,402.5,404.5", False), ("0.25,x,3", False)],
+)
+def test_a_first_row_that_may_be_no_names_is_warned_of(tmp_path, capsys, names, warned):
+    rows = (",".join(str((row * 7 + place) % 11) for place in range(names.count(",") + 1)) for row in range(60))
+    (tmp_path / "t.csv").write_text("\n".join([names, *rows]))
+    code, out, err = hrnn(capsys, "inspect", tmp_path / "t.csv")
+    assert code == 0, err
+    assert ("if these are the first row, put a line with names above it" in out) == warned
+
+
 def test_a_column_that_may_tell_sequences_apart_is_named(tmp_path, capsys):
     machines = np.repeat(["m1", "m2", "m3"], 20)
     table = pa.table({"machine": machines, "time": np.arange(60.0), "x": np.arange(60.0) % 7, "mode": ["a", "b"] * 30})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from hrnn.data.names import name_of
 from hrnn.data.source import Numbers
-from hrnn.data.table_files import TableFile
+from hrnn.data.table_files import CSV, TableFile
 from hrnn.errors import UserError, shortened
 
 Kind = Literal["number", "text", "time", "other"]
@@ -28,6 +29,15 @@ def kind_of(type_: Any) -> Kind:
     if types.is_null(type_):
         return "number"
     return "time" if types.is_timestamp(type_) or types.is_date(type_) else "other"
+
+
+def check_texts(file: TableFile, names: Sequence[str]) -> None:
+    """Columns of a CSV file that are no texts because of how their letters are written."""
+    from pyarrow import types
+
+    for name in names if file.path.name.lower().endswith(CSV) else ():
+        if name in file.types and types.is_binary(file.types[name]):
+            raise UserError(f"column {name!r} of {file.path} is not UTF-8; save the file again as UTF-8")
 
 
 def id_kind(file: TableFile, name: str | None) -> str | None:

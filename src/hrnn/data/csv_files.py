@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hrnn.data.unpacking import unpacked
+from hrnn.errors import UserError
 
 BLOCK = 1 << 22  # bytes that are parsed at a time, and by which types are guessed
 MISSING = (  # instead of a number
@@ -33,17 +35,27 @@ class Form(NamedTuple):
 def form_of(path: Path) -> Form:
     """By the beginning of the file."""
     with unpacked(path) as file:
-        line = file.readline(BLOCK).decode("utf-8", "replace").lstrip("\ufeff").rstrip("\r\n")
+        first = file.readline(BLOCK)
+        if b"\0" in first:
+            raise UserError(f"{path} is UTF-16 or no text; save it again as UTF-8")
+        line = first.decode("utf-8", "replace").lstrip("\ufeff").rstrip("\r\n")
         delimiter = "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else delimiter_of(line)
         below = "" if delimiter == "," else file.read(BLOCK).decode("utf-8", "replace")
-    names = line.split(delimiter)
+    names = _names(line, delimiter)
     comma = "," in below and _decimals(below, delimiter, ",") and not _decimals(below, delimiter, r"\.")
     return Form(delimiter, names, any(name != name.strip(" ") for name in names), "," if comma else ".")
 
 
 def delimiter_of(line: str) -> str:
-    """What stands between the names of columns in a first line."""
-    return max(",;\t", key=line.count)
+    """What stands between the names of columns in a first line; within quotes it is a part of a name."""
+    return max(",;\t", key=re.sub('"[^"]*"', "", line).count)
+
+
+def _names(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:  # a name that is longer than Python's parser takes
+        return line.split(delimiter)
 
 
 def _decimals(text: str, delimiter: str, point: str) -> bool:
@@ -54,9 +66,9 @@ def _decimals(text: str, delimiter: str, point: str) -> bool:
 
 def csv_schema(path: Path) -> Any:
     """Names as they stand in the file, and types as its beginning looks."""
-    from pyarrow import csv
+    from pyarrow.csv import open_csv
 
-    with csv.open_csv(path, *_options(form_of(path))) as reader:
+    with open_csv(path, *_options(form_of(path))) as reader:
         return reader.schema
 
 
@@ -74,7 +86,8 @@ def csv_batches(
     a space may be a token.
     """
     import pyarrow
-    from pyarrow import compute, csv
+    from pyarrow import compute
+    from pyarrow.csv import open_csv
 
     wanted = {}
     for name in columns:
@@ -89,7 +102,7 @@ def csv_batches(
         place for place, name in enumerate(columns) if wanted[name] == pyarrow.string() and (form.spaced or name not in texts)
     ]
     convert = {"column_types": {written[name]: type_ for name, type_ in wanted.items()}}
-    with csv.open_csv(path, *_options(form, include_columns=[written[name] for name in columns], **convert)) as reader:
+    with open_csv(path, *_options(form, include_columns=[written[name] for name in columns], **convert)) as reader:
         for batch in reader:
             found = batch.columns
             for place in without:
@@ -109,10 +122,10 @@ def csv_column(path: Path, number: int) -> str:
 
 
 def _options(form: Form, **convert: Any) -> tuple[Any, Any, Any]:
-    from pyarrow import csv
+    from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions
 
-    read = csv.ReadOptions(use_threads=False, block_size=BLOCK)
+    read = ReadOptions(use_threads=False, block_size=BLOCK)
     convert["decimal_point"] = form.point
     spaces = range(WIDEST + 1 if form.spaced else 1)
     convert["null_values"] = [" " * count + value for count in spaces for value in MISSING]
-    return read, csv.ParseOptions(delimiter=form.delimiter), csv.ConvertOptions(**convert)
+    return read, ParseOptions(delimiter=form.delimiter), ConvertOptions(**convert)

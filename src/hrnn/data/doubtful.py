@@ -4,6 +4,8 @@ a word."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ AMOUNT = re.compile(
 )
 # 1.2.2024 or 2024/02/01 or 01-02-24, perhaps with a time; or a time alone
 DAY = r"(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d\d[./-]\d\d[./-]\d\d)"
+UNIT = re.compile(r"[-+]?(\d+(\.\d+)?|\.\d+) ?[^\d\s.,;:+-]{1,6}")  # 0.25% or 12 ms
 TIME = r"(\d{1,2}:\d\d(:\d\d([.,]\d+)?)?( ?[AaPp][Mm])?)"
 DATE = re.compile(rf"{DAY}([ T,]+{TIME})?|{TIME}")
 
@@ -35,6 +38,11 @@ def check_names(entries: list[str], codes: Numbers, name: str, path: Path, alone
     others = [text for text in texts if not _is_number(text)]
     rows = int(np.array([bool(entry) for entry in entries])[codes].sum())
     remedy = "name the column in categorical"
+    if alone and (between := _delimiter(name, texts)) is not None:
+        raise UserError(
+            f"{path} has one column, called {shortened(name)!r}: what stands between columns seems to be {between}; write a "
+            "comma, a semicolon or a tab there"
+        )
     if others and all(AMOUNT.fullmatch(text.strip()) for text in others):
         problem = f"numbers with commas or separators, such as {shortened(others[0])!r}"
         remedy = f"write them with a decimal point and nothing else, or {remedy} if they are names"
@@ -44,12 +52,34 @@ def check_names(entries: list[str], codes: Numbers, name: str, path: Path, alone
     elif others and all(DATE.fullmatch(text.strip()) for text in others):
         problem = f"dates in a form that is not read, such as {shortened(others[0])!r}"
         remedy = f"write them as 2024-12-31 23:59:00 and name the column in time, leave it out, or {remedy} if they are names"
+    elif not numbers and others and any("." in text for text in others) and all(map(UNIT.fullmatch, map(str.strip, others))):
+        problem = f"numbers with units, such as {shortened(others[0])!r}"
+        remedy = f"write the numbers alone, or {remedy} if they are names"
     elif rows >= MANY and len(texts) > MOST * rows and not alone:
         problem = f"{len(texts):,} different texts in {rows:,} rows, such as {shortened(texts[0])!r}, too many for categories"
         remedy = f"leave it out, or {remedy} if they are"
     else:
         return
     raise UserError(f"column {name!r} of {path} has {problem}; {remedy}")
+
+
+def _delimiter(name: str, texts: list[str]) -> str | None:
+    """What tells the columns of a table apart that was read as a single one, in words."""
+    for between, words in (("|", "'|'"), (None, "spaces")):
+        count, rows = len(name.split(between)), [text.split(between) for text in texts]
+        numbers = all(any("." in cell and _is_number(cell) for cell in row) for row in rows)
+        if count > 1 and rows and all(len(row) == count for row in rows) and (between or numbers):
+            return words
+    return None
+
+
+def likely_rows(names: Sequence[str]) -> bool:
+    """Do names of columns look like the first row of a table that has none? Names that are numbers rise, as frequencies do."""
+    if not names or not all(map(_is_number, names)):
+        return False
+    numbers = [float(name) for name in names]
+    rise = all(one < other for one, other in pairwise(numbers))
+    return not (rise and (len(numbers) > 2 or all(number.is_integer() for number in numbers)))
 
 
 def _is_number(text: str) -> bool:

@@ -103,6 +103,8 @@ def reading(path: Path) -> Iterator[None]:
                 f"column {shortened(column)!r} of {path} has mixed types: {shortened(wrong[3])!r} stands among values of type "
                 f"{wrong[2]}; clean it, or name the column in categorical"
             ) from None
+        if _format(path) == "CSV" and (isinstance(error, UnicodeDecodeError) or "invalid UTF8 data" in said):
+            raise UserError(f"{path} is not UTF-8; save it again as UTF-8") from None
         if said == "Empty CSV file":
             raise UserError(f"{path} is empty") from None
         if "runcated compressed stream" in said:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hrnn.data.columns import INDEX, NO_DATA, Roles, Wanted, check_column, roles
 from hrnn.data.conversions import (
     Kind,
+    check_texts,
     counts_rows,
     id_kind,
     kind_of,
@@ -117,6 +118,7 @@ class _Pass:
 
     def __init__(self, source: Table, found: Roles, first: TableFile):
         self.source, self.roles = source, found
+        check_texts(first, found.read)
         self.id_type = id_kind(first, found.id)
         self.names = ids_by_file([path for path, _ in source.paths]) if found.id is None else {}
         self.kinds = {name: self._value_kind(first, name) for name in found.values}
@@ -188,6 +190,7 @@ class _Pass:
         """Later files have what the first one has, of the same kind."""
         for name in self.roles.read:
             check_column(name, list(file.types), str(file.path), "what the first file has")
+        check_texts(file, self.roles.read)
         if (now := id_kind(file, self.roles.id)) != self.id_type:
             raise UserError(
                 f"ids in column {self.roles.id!r} are {self.id_type} in the first file and {now} in {file.path}; make them "
