@@ -50,6 +50,13 @@ def test_npy(tmp_path, shape, lengths, channels):
     assert np.array_equal(sequences.read(len(sequences) - 1), x.reshape(-1, lengths[0], channels)[-1].astype(np.float32))
 
 
+@pytest.mark.parametrize("names", [("x_train", "y_train", "x_test", "y_test"), ("X_train", "X_val"), ("xtest", "ytest")])
+def test_npz_of_several_parts_are_no_sequences(tmp_path, names):
+    np.savez(tmp_path / "a.npz", **{name: np.zeros((4, 1)) for name in names})
+    with pytest.raises(UserError, match="write a file with x and y for each part, and name those for others than training in"):
+        cache(find(tmp_path / "a.npz"))
+
+
 def test_npz_of_data_and_targets_or_of_sequences(tmp_path):
     x = RANDOM.normal(size=(4, 9, 2))
     np.savez(tmp_path / "a.npz", X=x, y=np.array(["u", "v", "u", "v"]))

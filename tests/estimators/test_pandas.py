@@ -45,6 +45,40 @@ def test_with_targets_beside_it_a_row_is_a_sequence():
         alone.predict(wide.rename(columns={"t0": "other"}))
 
 
+def test_a_list_of_tables_is_read_by_the_names_of_columns():
+    tables = [pd.DataFrame(one, columns=["a", "b"]) for one in X]
+    turned = [one[["b", "a"]] for one in tables]
+    model = hrnn.SequenceClassifier(**QUICK).fit(tables, Y)
+    expected = model.predict_proba(X)
+    assert np.ptp(expected[:, 0]) > 1e-3
+    for same in (tables, turned):
+        assert np.array_equal(model.predict_proba(same), expected)
+        assert np.array_equal(hrnn.SequenceClassifier(**QUICK).fit(tables, Y).predict_proba(same), expected)
+    with pytest.raises(
+        UserError, match="sequences of X have the columns a, c, and those of fit had a, b; give each by its name"
+    ):
+        model.predict([one.rename(columns={"b": "c"}) for one in tables])
+    with pytest.raises(UserError, match="sequence 1 of X has the columns b, a, and the first a, b; give all the same"):
+        model.fit([tables[0], *turned[1:]], Y)
+    by_column = hrnn.SequenceClassifier(**QUICK, options={"id": "walk", "values": ["a", "b"]}).fit(LONG, "gait").trained_
+    assert np.array_equal(by_column.predict_proba(turned), by_column.predict_proba(X))
+    with pytest.raises(UserError, match="the data have the columns a, c, and training had a, b; give each by its name"):
+        by_column.predict([one.rename(columns={"b": "c"}) for one in tables])
+
+
+def test_masked_values_are_missing():
+    holes = [np.where(np.arange(len(one))[:, None] % 5 == 2, np.nan, one) for one in X]
+    masked = [np.ma.masked_invalid(one) for one in holes]
+    for one in masked:
+        one.data[one.mask] = 1e20  # as files of measurements have it
+    model = hrnn.SequenceClassifier(**QUICK).fit(masked, Y)
+    assert np.array_equal(model.predict_proba(masked), hrnn.SequenceClassifier(**QUICK).fit(holes, Y).predict_proba(holes))
+    assert np.array_equal(model.trained_.predict_proba(masked), model.predict_proba(holes))
+    whole = np.ma.stack([one[:9] for one in masked])
+    assert np.array_equal(model.predict_proba(whole), model.predict_proba([one[:9] for one in holes]))
+    assert np.array_equal(model.trained_.predict_proba(whole), model.predict_proba([one[:9] for one in holes]))
+
+
 HOURS = pd.date_range("2026-01-01", periods=240, freq="h")
 LOAD = pd.DataFrame({"ds": HOURS, "y": 50 + 10 * np.sin(np.arange(240) / 4)})
 

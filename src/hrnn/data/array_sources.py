@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from hrnn.data.source import Block, Layout, Paths, Register, Source, Stream, Voc
 from hrnn.errors import UserError, shortened, words_of
 
 DATA, TARGETS = ("x", "data", "values"), ("y", "target", "targets", "label", "labels")
+OF_PART = re.compile("[xy]_?(train|training|val|valid|validation|dev|test)")
 PICKLED = "holds pickled objects, which could run code; save arrays of numbers, with padding or as one array for each sequence"
 
 
@@ -125,10 +127,28 @@ def _several(entries: Sequence[Any] | None, x: Any, name: str) -> list[str] | No
     return [str(entry) for entry in entries]
 
 
+def unmasked(array: Any) -> Any:
+    """A masked array with nan where it is masked, as numbers that are missing are; whatever else as it is."""
+    return np.ma.filled(array.astype(np.float64), np.nan) if isinstance(array, np.ma.MaskedArray) else array
+
+
+def columns_of(x: Any, where: str) -> list[str] | None:
+    """Of sequences that are tables of pandas or Polars: the names of their columns, the same in all. None: they are arrays."""
+    if not isinstance(x, list | tuple) or not any(hasattr(one, "columns") for one in x):
+        return None
+    names = [[str(name) for name in getattr(one, "columns", ())] for one in x]
+    if other := next((place for place, some in enumerate(names) if some != names[0]), 0):
+        said = [shortened(", ".join(some), 100) or "none" for some in (names[other], names[0])]
+        raise UserError(f"sequence {other} of {where} has the columns {said[0]}, and the first {said[1]}; give all the same")
+    return names[0]
+
+
 def _sequences(x: Any, y: Any, where: str) -> dict[str, Any]:
     """x as a list of arrays, y as a list of targets."""
+    columns_of(x, where)
+    x = unmasked(x)
     try:
-        sequences = list(x) if isinstance(x, np.ndarray) and x.ndim == 3 else [_array(one, where) for one in x]
+        sequences = list(x) if isinstance(x, np.ndarray) and x.ndim == 3 else [_array(unmasked(one), where) for one in x]
     except TypeError:
         raise UserError(
             f"{where} is {shown(x)}; give a list of arrays (time, channels), or one (sequences, time, channels)"
@@ -189,6 +209,11 @@ def _read(path: Path, part: str | None) -> Held:
     names = {name.lower(): name for name in found}
     data = next((names[name] for name in DATA if name in names), None)
     target = next((names[name] for name in TARGETS if name in names), None)
+    if any(OF_PART.fullmatch(name) for name in names):
+        raise UserError(
+            f"{path} has the arrays {shortened(', '.join(found), 200)}; write a file with x and y for each part, and name "
+            "those for others than training in validation and test (--validation, --test)"
+        )
     if data is None and target is None:
         sequences = [_array(array, str(path)) for array in found.values()]
         if not sequences:

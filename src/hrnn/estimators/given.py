@@ -12,7 +12,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from hrnn.arguments import shown
-from hrnn.errors import UserError, words_of
+from hrnn.data.array_sources import columns_of, unmasked
+from hrnn.errors import UserError, shortened, words_of
 
 Values = list[NDArray[Any]]  # (time, channels) of each sequence
 ROWS = 1 << 20  # of a table that are written at a time
@@ -54,14 +55,28 @@ def sequences_in(estimator: Any, X: Any, reset: bool) -> Values:
 
     reset: whether the estimator is being fitted and keeps the columns of such a table; later ones must be alike
     """
+    columns, X = columns_of(X, "X"), unmasked(X)
     if _are_several(X) or getattr(X, "ndim", 0) == 3:
         for name in ("n_features_in_", "feature_names_in_") if reset else ():
             vars(estimator).pop(name, None)
+        if columns is not None:
+            X = _by_name(estimator, X, columns, reset)
         if _are_several(X):
             return _alike([_sequence(one, place) for place, one in enumerate(X)])
         return list(check_array(X, allow_nd=True, ensure_all_finite="allow-nan", input_name="X"))
     table = validate_data(estimator, X, reset=reset, ensure_all_finite="allow-nan")
     return list(table[:, :, None])
+
+
+def _by_name(estimator: Any, X: Any, columns: list[str], reset: bool) -> Any:
+    """Sequences that are tables, with their columns in the order of `fit`."""
+    if reset:
+        estimator.feature_names_in_ = np.array(columns, dtype=object)
+    known = getattr(estimator, "feature_names_in_", np.array(columns, dtype=object)).tolist()
+    if sorted(columns) != sorted(known):
+        said = [shortened(", ".join(names), 200) for names in (columns, known)]
+        raise UserError(f"sequences of X have the columns {said[0]}, and those of fit had {said[1]}; give each by its name")
+    return X if columns == known else [one[known] for one in X]
 
 
 def _are_several(X: Any) -> bool:
@@ -78,7 +93,7 @@ def _are_several(X: Any) -> bool:
 
 def _sequence(one: Any, place: int) -> NDArray[Any]:
     try:
-        array = np.asarray(one.detach().cpu() if hasattr(one, "detach") else one)
+        array = np.asarray(one.detach().cpu() if hasattr(one, "detach") else unmasked(one))
         array = array.astype(np.float64) if array.dtype == object else array
     except (ValueError, TypeError):
         raise UserError(f"sequence {place} of X is no array of numbers; give arrays (time, channels) or (time,)") from None

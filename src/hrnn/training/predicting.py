@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from hrnn.data import Part, Sequences, Source, Spans, cache, find, folder, table
-from hrnn.data.array_sources import Arrays
+from hrnn.data.array_sources import Arrays, columns_of
 from hrnn.data.columns import NO_DATA, PARTS, TARGETS, TIMES
 from hrnn.data.folders import Folder
 from hrnn.data.source import paths_in
 from hrnn.data.tables import Table
-from hrnn.errors import UserError
+from hrnn.errors import UserError, shortened
 from hrnn.tasks import Reading, Series
 from hrnn.tasks.series.batches import Asked, Windows
 from hrnn.tasks.series.judging import Readout
@@ -68,10 +68,23 @@ def id_column(task: Series, columns: Sequence[str], where: str) -> str | None:
     return NONE
 
 
+def in_order(data: Any, channels: Sequence[str]) -> Any:
+    """Sequences that are tables of pandas or Polars, with their columns as training had them."""
+    columns = columns_of(data, "the data")
+    if columns is None or columns == list(channels):
+        return data
+    if sorted(columns) == sorted(channels):
+        return [one[list(channels)] for one in data]
+    if list(channels) == [f"x{place}" for place in range(len(channels))]:  # arrays, which have no names
+        return data
+    said = [shortened(", ".join(names), 200) for names in (columns, channels)]
+    raise UserError(f"the data have the columns {said[0]}, and training had {said[1]}; give each by its name")
+
+
 def sequences_for(task: Series, data: Any) -> Sequences:
     """A cache of its own, which goes with the object. Only tables have names: channels of others are those of training, in
     order."""
-    source = source_for(task, data)
+    source = source_for(task, in_order(data, task.learned.channels))
     sequences, pre = cache(source), task.learned
     layout = sequences.layout
     if isinstance(source, Table) or layout.tokens != bool(pre.tokens):
