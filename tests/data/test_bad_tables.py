@@ -129,3 +129,11 @@ def test_a_csv_file_in_a_truncated_gzip(tmp_path):
         cache(table(tmp_path / "t.csv.gz"))
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode()))
     assert cache(table(tmp_path / "t.csv.gz")).lengths.tolist() == [50_000]
+
+
+def test_a_sequence_in_the_files_of_two_parts(tmp_path):
+    one = write_table(pa.table({"id": [0, 1], "v": [1.0, 2]}), tmp_path / "train.csv")
+    two = write_table(pa.table({"id": [1, 2], "v": [1.0, 2]}), tmp_path / "test.csv")
+    said = "sequence '1' of .* has two values for its part; a sequence has one; give sequences of different parts different ids"
+    with pytest.raises(UserError, match=said):
+        cache(table({"training": one, "test": two}))

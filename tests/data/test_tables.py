@@ -295,6 +295,31 @@ def test_a_table_in_memory(tmp_path):
         cache(table(made, target="lable"))
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_column_may_be_empty_in_one_of_the_files(tmp_path, ending, order):
+    full = pa.table({"id": ["a", "b"], "v": [1.0, 2], "code": ["E1", "E2"]})
+    empty = pa.table({"id": ["c", "d"], "v": [3.0, 4], "code": pa.nulls(2)})
+    paths = [write_table(one, tmp_path / f"{place}.{ending}") for place, one in enumerate((full, empty))]
+    sequences = cache(table([paths[place] for place in order]))
+    assert sequences.layout.categorical == ("code",)
+    names = sequences.vocabularies["code"]
+    assert {
+        id: (float(sequences.read(n)[0, 0]), names[int(sequences.read(n)[0, 1])]) for n, id in enumerate(sequences.ids)
+    } == {"a": (1, "E1"), "b": (2, "E2"), "c": (3, ""), "d": (4, "")}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_file_may_have_no_targets_for_its_steps(tmp_path, ending):
+    labelled = pa.table({"id": ["a", "a", "b"], "v": [1.0, 2, 3], "label": ["up", "down", "up"]})
+    without = pa.table({"id": ["c", "c"], "v": [3.0, 4], "label": pa.nulls(2)})
+    paths = [write_table(one, tmp_path / f"{place}.{ending}") for place, one in enumerate((labelled, without))]
+    sequences = cache(table(paths))
+    assert (sequences.layout.target, sequences.labels["target"]) == ("step", ["up", "down"])
+    assert [sequences.step_targets(n).tolist() for n in range(2)] == [[0, 1], [0]]
+    assert np.isnan(sequences.step_targets(2)).tolist() == [True, True]
+
+
 def test_an_id_without_a_letter(tmp_path):
     made = pa.table({"id": ["", ""], "v": [1.0, 2]})
     assert list(cache(table(made)).ids) == [""]

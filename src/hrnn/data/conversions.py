@@ -31,6 +31,13 @@ def kind_of(type_: Any) -> Kind:
     return "time" if types.is_timestamp(type_) or types.is_date(type_) else "other"
 
 
+def is_empty(file: TableFile, name: str) -> bool:
+    """Does a column hold nothing, as the file's types say? Then it may be numbers or texts elsewhere."""
+    from pyarrow import types
+
+    return bool(types.is_null(file.types[name]))
+
+
 def check_texts(file: TableFile, names: Sequence[str]) -> None:
     """Columns of a CSV file that are no texts because of how their letters are written."""
     from pyarrow import types

@@ -17,6 +17,7 @@ from hrnn.data.conversions import (
     check_texts,
     counts_rows,
     id_kind,
+    is_empty,
     kind_of,
     numbers_of,
     texts_of,
@@ -121,7 +122,7 @@ class _Pass:
         check_texts(first, found.read)
         self.id_type = id_kind(first, found.id)
         self.names = ids_by_file([path for path, _ in source.paths]) if found.id is None else {}
-        self.kinds = {name: self._value_kind(first, name) for name in found.values}
+        self.kinds = {name: self._value_kind(self._filled(first, name), name) for name in found.values}
         names = tuple(name for name in found.values if self.kinds[name] == "text")
         self.tokens = names == found.values and len(names) == 1
         self.vocabularies = {name: Vocabulary() for name in names}
@@ -144,6 +145,11 @@ class _Pass:
         self.register = Register()
         labels = self.labels if self.targets == "step" else None
         self.stream = Stream(layout, self.register, self._blocks(), self.vocabularies, labels)
+
+    def _filled(self, first: TableFile, name: str) -> TableFile:
+        """The first file that has something in a column, which says what it holds."""
+        files = (first, *(self.source.file(path) for path, _ in self.source.paths[1:])) if is_empty(first, name) else ()
+        return next((file for file in files if name in file.types and not is_empty(file, name)), first)
 
     def _value_kind(self, file: TableFile, name: str) -> Kind:
         kind = kind_of(file.types[name])
@@ -197,12 +203,12 @@ class _Pass:
                 f"alike"
             )
         for name, kind in self.kinds.items():
-            if (other := self._value_kind(file, name)) != kind:
+            if not is_empty(file, name) and (other := self._value_kind(file, name)) != kind:
                 raise UserError(f"column {name!r} is {kind} in the first file and {other} in {file.path}; make them alike")
-        if self.roles.target is not None and (other := kind_of(file.types[self.roles.target])) != self.target_kind:
+        target = self.roles.target
+        if target is not None and not is_empty(file, target) and (other := kind_of(file.types[target])) != self.target_kind:
             raise UserError(
-                f"target {self.roles.target!r} is {self.target_kind} in the first file and {other} in {file.path}; make them "
-                f"alike"
+                f"target {target!r} is {self.target_kind} in the first file and {other} in {file.path}; make them alike"
             )
         if self.roles.time is not None and (time_name(time_type(file, self.roles.time)) == "number") != (
             time_name(self.time_type) == "number"
@@ -245,7 +251,11 @@ class _Pass:
             self._contradiction(name, numbers[wrong], path)
 
     def _contradiction(self, name: str, number: int, path: Path) -> None:
-        remedy = "; or give targets='step', if each row has its own" if name == "target" else ""
+        remedies = {
+            "target": "; or give targets='step', if each row has its own",
+            "part": "; give sequences of different parts different ids, or all files as data and split by time if they go on",
+        }
+        remedy = remedies.get(name, "")
         raise UserError(
             f"sequence {shortened(self.register.ids.entries[number])!r} of {path} has two values for its {name}; a sequence "
             f"has one{remedy}"
