@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hrnn.errors import UserError
 from hrnn.tasks import Series
 from hrnn.tasks.series.choices import MOST_EPOCHS, PLACES, crop_for, epochs_for
-from hrnn.training.config import Config, resolved
+from hrnn.training.config import Config, Model, resolved
 
 
 @pytest.mark.parametrize(
@@ -59,3 +60,13 @@ def test_forecasts_read_changes(tmp_path):
     x = part.inputs(0)
     assert x.shape[1] == task.inputs == 2
     assert x[:, 1].std() == pytest.approx(1, rel=0.01)  # at the scale of what is predicted
+
+
+def test_given_periods_say_how_many_levels_there_are(tmp_path):
+    np.savez(tmp_path / "long.npz", x=np.zeros((30, 2400)) + np.arange(2400), y=np.arange(30) % 2)
+    task = Series(data=(tmp_path / "long.npz",), cache=tmp_path / "cache")
+    assert resolved(Config(task)).hidden_sizes == (64, 64, 96)
+    assert resolved(Config(task, Model(periods=(24,)))).hidden_sizes == (64, 64)
+    assert resolved(Config(task, Model(periods=(5, 5, 5)))).hidden_sizes == (64, 64, 96, 96)
+    with pytest.raises(UserError, match="--hidden-sizes has 2 entries for 2 of --periods"):
+        resolved(Config(task, Model(hidden_sizes=(64, 64))))

@@ -245,6 +245,9 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
         sizes = model.hidden_sizes or tuple(suggested["hidden_sizes"])[-1:]
         model = replace(model, hidden_sizes=sizes, periods=model.periods or ())
     levels = tuple(suggested["hidden_sizes"]) if model.hidden_sizes is None else model.hidden_sizes
+    if model.hidden_sizes is None and model.periods is not None:  # then the periods say how many levels there are
+        count = len(config.reaches) + len(model.periods) + 1
+        levels = (levels + levels[-1:] * count)[:count]
     periods = tuple(suggested["periods"]) if model.periods is None else model.periods
     below_top = max(len(levels) - 1, 0)
     window = suggested["window"] if model.window is None else model.window
