@@ -39,8 +39,8 @@ COMMANDS = {
     "plot": "learning curves of runs as PNG, SVG or PDF",
     "report": "runs, sweeps and studies as one page to look at, in a file or live",
     "reproduce": "the paper's tables and figures, beside its own numbers",
-    "sweep": "many runs over values of some options, on this machine or on a Ray cluster",
-    "demo": "the paper's four models on a small copy task, and ours with our defaults, in minutes",
+    "sweep": "many runs over values of some options, here or on a Ray cluster",
+    "demo": "the paper's four models, and ours by default, on a small copy task",
     "memory": "what a hierarchy and a window need: counted, measured, planned",
 }
 EXAMPLES = """\

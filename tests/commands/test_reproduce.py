@@ -217,7 +217,7 @@ def test_every_committed_table_is_shown_and_its_curves_are_drawn(path, capsys, t
     assert (code, err) == (0, "")
     for one in table.get("expectations", ()):
         assert one["sentence"] in " ".join(out.split())
-    assert f"To train it yourself: {command_of(table)} (the " in out
+    assert f"To train it yourself: {command_of(table)}\n(the " in out
     check(parse(Reproduce, "reproduce", command_of(table).split()[2:]))  # it can be typed as it stands
     assert hrnn(capsys, "reproduce", *words, "--output", tmp_path / "curves.svg") == (0, f"{tmp_path / 'curves.svg'}\n", "")
     rows = {row["title"] if "title" in row else row["row"] for row in table["rows"]}

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from hrnn.cli import overview
 from tests.commands.console import OWN_TASK, hrnn
 from tests.tiny import SENTENCE, TINY, write_text
 
@@ -20,6 +21,24 @@ def test_every_task_has_a_help_text_with_defaults_and_examples(capsys, name):
     assert given.startswith("--hidden-sizes") or name == "series"  # which asks its data
     rate = {"copy": 0.001, "needle": 0.003}.get(name, 0.002)
     assert f"--learning-rate {rate}" in given
+
+
+def test_help_breaks_where_the_terminal_does_not_where_the_source_did(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = hrnn(capsys, "train", "series", "--help")
+    text = " ".join(out.replace("│", " ").split())
+    assert "FASTQ, .txt; others with --kind." in text
+    lines = [line.strip("│ ").rstrip() for line in out.splitlines()]
+    assert "others" not in lines  # where its line ends in the source
+
+
+def test_help_fits_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert all(len(line) <= 80 for line in overview().partition("examples:")[0].splitlines())
+    _, out, _ = hrnn(capsys, "train", "--help")
+    assert "series  Sequences of your own" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
 
 
 def test_train_evaluate_and_runs(tmp_path, capsys, monkeypatch):

@@ -61,19 +61,28 @@ def _parsed(kind: type[T], command: str, arguments: Sequence[str], description: 
 
 
 @RULES.struct_rule
-def _without_hidden(info: tyro.constructors.StructTypeInfo) -> tyro.constructors.StructConstructorSpec | None:
-    """A dataclass as tyro takes it, without the fields that are no options."""
-    fields = dataclasses.fields(info.type) if dataclasses.is_dataclass(info.type) else ()
-    names = [field.name for field in fields if field.metadata.get("hidden")]
-    if not names or info.type in _BEING_READ:
+def _as_shown(info: tyro.constructors.StructTypeInfo) -> tyro.constructors.StructConstructorSpec | None:
+    """A dataclass as tyro takes it, without the fields that are no options; help breaks into lines where the terminal does."""
+    if not dataclasses.is_dataclass(info.type) or info.type in _BEING_READ:
         return None
+    names = [field.name for field in dataclasses.fields(info.type) if field.metadata.get("hidden")]
     _BEING_READ.append(info.type)
     try:
         found = RULES.get_struct_spec(info)  # by tyro's own rule: this one stands back
     finally:
         _BEING_READ.pop()
     assert isinstance(found, tyro.constructors.StructConstructorSpec)
-    return dataclasses.replace(found, fields=tuple(field for field in found.fields if field.name not in names))
+    return dataclasses.replace(found, fields=tuple(_flowing(field) for field in found.fields if field.name not in names))
+
+
+def _flowing(field: tyro.constructors.StructFieldSpec) -> tyro.constructors.StructFieldSpec:
+    """Its help without the line breaks of the source, which tyro keeps where a docstring's next line is indented."""
+
+    def flowing() -> str | None:
+        text = field.helptext() if callable(field.helptext) else field.helptext  # tyro may not have read it yet
+        return " ".join(text.split()) if text else None
+
+    return dataclasses.replace(field, helptext=flowing)
 
 
 def in_one_line(text: str) -> str:

@@ -44,14 +44,16 @@ def show(found: dict[str, Any], options: Reproduce) -> int:
     for table in tables_of(entries):
         console().print(table.terminal())
         print()
-    print("\n".join(f"Trained {words}." for words in trained(entries)))
+    for words in trained(entries):
+        console().print(f"Trained {words}.", markup=False, highlight=False)
     data = " --data DATA" if entries["data"] else ""
     runs = "the run that is here" if entries["runs"] == 1 else f"the {entries['runs']} runs that are here"
     if stopped := sum(len(row.get("unfinished", ())) for row in entries["rows"]):
         runs += f", {stopped} of them not to the end,"
     took = f"{runs} took {entries['minutes']:,.0f} minutes of one core; {called} --list --measure{data} measures that"
     print(f"Its curves: {called} --output curves.png (or .svg, .pdf)")
-    print(f"To train it yourself: {command_of(entries)} ({took})")
+    print(f"To train it yourself: {command_of(entries)}")  # the terminal breaks it: a command is to be copied
+    console().print(f"({took})", markup=False, highlight=False)
     if also := others(entries):
         print("\n".join(["More results:", *(f"  {one}" for one in also)]))
     return DONE

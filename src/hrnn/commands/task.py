@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
 
 from hrnn.errors import UserError
@@ -11,7 +14,8 @@ from hrnn.tasks import TASKS, Task
 from hrnn.training.config import SUGGESTED
 
 USAGE = """\
-usage: hrnn {command} TASK [OPTIONS], or hrnn {command} --task module:Name [OPTIONS] for a task of your own
+usage: hrnn {command} TASK [OPTIONS]
+       hrnn {command} --task module:Name [OPTIONS]    for a task of your own
 
 tasks:
 {tasks}
@@ -43,7 +47,9 @@ def with_names(kind: type[Task], rest: list[str]) -> list[str]:
 
 def usage(command: str) -> str:
     """What a command says that is asked for help before a task is named."""
-    lines = [f"  {name:8}{(task.__doc__ or '').splitlines()[0]}" for name, task in TASKS.items()]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
+    said = [f"  {name:8}{(task.__doc__ or '').splitlines()[0]}" for name, task in TASKS.items()]
+    lines = [textwrap.fill(line, width, subsequent_indent=" " * 10) for line in said]
     return USAGE.format(command=command, tasks="\n".join(lines))
 
 
