@@ -112,7 +112,7 @@ def memory(path: Path) -> None:
         axes.plot(*zip(*points, strict=True), "o-", color=colour, label=name)
         window, megabytes = points[-1]
         axes.annotate(f"{megabytes:,.0f} MB", (window, megabytes), xytext=(0, 8), textcoords="offset points", ha="right")
-    axes.set(xscale="log", yscale="log", xlabel="steps of the window", ylabel="peak memory (MB)", ylim=(1, 4000))
+    axes.set(xscale="log", yscale="log", xlabel="steps of the window", ylabel="peak memory (MB)", ylim=(1, 8000))
     axes.set_title("Four LSTM levels of 64 units, period 10, batch 8, as measured", fontsize=10)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
