@@ -72,12 +72,18 @@ def draw(picture: Picture) -> Figure:
         for level, words in panel.marks:
             mark(axes, level, words)
         if panel.legend:
-            axes.legend(frameon=True, framealpha=0.8, edgecolor="none", fontsize=8)
+            axes.legend(  # below its panel: within, it hides curves
+                loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=5, frameon=False, fontsize=8
+            )
     if not any(panel.legend for panel in panels):
         handles: list[Any] = grid[0][0].get_legend_handles_labels()[0]
         if any(panel.band == "range" for panel in panels):
             handles.append(Patch(color="0.5", alpha=0.3, linewidth=0, label=RANGE))
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(3, len(handles)), frameon=False)
+        for columns in range(min(3, len(handles)), 0, -1):
+            legend = figure.legend(handles=handles, loc="outside upper center", ncols=columns, frameon=False)
+            if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+                break
+            legend.remove()
     if picture.note:
         figure.supxlabel(picture.note, fontsize=7.5, x=0.01, ha="left")
     return figure
