@@ -32,6 +32,9 @@ def consecutive(setting, steps, state, number):
     grads = []
     for a in range(0, total, steps):
         b = min(total, a + steps)
+        if flags is not None and window["lengths"] is not None:  # a row that was over before: what follows is padding
+            over = (window["lengths"] < a).view(1, -1, *[1] * (flags.dim() - 2))
+            flags = flags.masked_fill(over, False)
         part = x[a:b].detach().requires_grad_(x.requires_grad)
         result = hrnn.Full().backward(
             setting.model, part, window["y"][a:b], loss=setting.loss, betas=setting.betas, state=state,
@@ -66,6 +69,26 @@ def test_it_is_consecutive_windows(setting, steps):
         for name, value in mine.metrics.items():
             assert float(value) == sum(float(part.metrics.get(name, 0)) for part in parts)
         state = mine.state
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("behind", [False, True])
+def test_boundaries_in_padding_do_not_end_a_segment(behind, chunks):
+    """Row 0 is over in the first shorter window; a boundary in the second one says nothing of it, only one right behind."""
+    model = hrnn.HRNN(2, [3, 3], [hrnn.Given(4)], decoder_units=5).double()
+    x, y = torch.randn(8, 2, 2).double(), torch.randn(8, 2, 3).double()
+    boundaries = torch.zeros(9, 2, dtype=torch.bool)
+    boundaries[[3, 4, 8], [0, 0, 1]] = torch.tensor([behind, True, True])
+    parts = [
+        hrnn.Chunk(x[a:b], y[a:b], boundaries=boundaries[a:b], lengths=[max(0, min(3, b) - a), min(8, b) - a])
+        for a, b in ([(0, 9)] if chunks == 1 else [(0, 4), (4, 9)])
+    ]
+    after = {}
+    for name, method in (("full", hrnn.Full()), ("truncated", hrnn.Truncated(4))):
+        after[name] = method.backward(model, parts, loss=squares, betas=[1.0], weight=0.1, local_weight=0.1).state
+    assert after["truncated"].clock.position.tolist() == [[0 if behind else 3], [0]]
+    assert after["truncated"].skipped.tolist() == [[0], [0]]
+    assert_same_state(after["truncated"], after["full"])
 
 
 @given(settings_of(most=10))

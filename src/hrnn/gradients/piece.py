@@ -43,10 +43,11 @@ class Pieces:
         if isinstance(steps, Positions) and not all(map(by_hand, self.model.levels)):
             self.streams = Streams(self.model.device, steps.steps)
 
-    def begin(self, state: State | None = None, step: int = 0) -> Midway:
-        """Before the window; or, at a step within it, before a window of its own, which begins with a state."""
+    def begin(self, state: State | None = None, step: int = 0, behind: Behind | None = None) -> Midway:
+        """Before the window; or, at a step within it, before a window of its own, which begins with a state. behind: what the
+        steps before have said of boundaries behind rows that are over."""
         random = () if self.streams is None else self.streams.now()
-        return Midway(self.window.state if state is None else state, Behind(), step, random)
+        return Midway(self.window.state if state is None else state, behind or Behind(), step, random)
 
     @torch.no_grad()
     def forward(self, at: Midway, stop: int) -> Midway:

@@ -9,6 +9,7 @@ from hrnn.gradients.piece import Pieces
 from hrnn.gradients.positions import Onward
 from hrnn.gradients.updates import Updates
 from hrnn.gradients.window import Window
+from hrnn.schedules import Behind
 from hrnn.state import State
 
 
@@ -26,10 +27,12 @@ class Truncated(Gradient):
     def differentiate(self, window: Window, objective: Objective, updates: Updates | None) -> State:
         steps = Onward(window)
         run = Pieces(window, objective, steps)
-        state, start = window.state, 0
+        state, start, behind = window.state, 0, Behind()
         while (stop := steps.up_to(start + self.steps)) > start:
-            _, after = run.differentiate(run.begin(state, start), stop, wanted=False, close=True)
+            _, after = run.differentiate(run.begin(state, start, behind), stop, wanted=False, close=True)
             assert after is not None
+            for chunk in steps.chunks(start, stop):  # of a row that is over, later boundaries say nothing
+                behind.after(chunk.boundaries, chunk.lengths, len(chunk.x))
             run.tell(stop)
             steps.forget_before(stop)
             state, start = after, stop
