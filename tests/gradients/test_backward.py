@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 import pytest
 import torch
@@ -230,3 +231,31 @@ def test_a_loss_without_gradient_is_no_error(method, problem):
     _, expected = run(method, model, options, loss=lambda values, target: values.sum(-1) * 0)
     assert_same_gradients(got, expected, tolerance=1e-13)
     assert any(float(g.abs().max()) for g in got.values())
+
+
+@pytest.mark.parametrize("kept", ["output", "logits", "detached"])
+def test_a_gradient_into_the_output_of_an_earlier_call_is_refused_and_not_lost(method, problem, kept):
+    """The loss is called once for a chunk, or more often. `Full` has the graph of the chunk before, the others have not."""
+    model, options = problem
+    window = {name: options.pop(name) for name in ("x", "y", "boundaries")}
+    head, last = nn.Linear(3, 3).double(), []
+
+    def loss(output, target):
+        logits = head(output)
+        before = last.pop() if last else torch.zeros_like(logits[-1:])
+        last.append({"output": output, "logits": logits, "detached": output.detach()}[kept][-1:])
+        return squares(logits, target) + (before * logits[:1]).sum() / 10
+
+    def chunks(*edges):
+        for a, b in itertools.pairwise(edges):
+            yield hrnn.Chunk(*(None if value is None else value[a:b] for value in (window["x"], window["y"])),
+                             boundaries=None if window["boundaries"] is None else window["boundaries"][a:b])  # fmt: skip
+
+    options |= {"loss": loss, "x": chunks(0, 4, STEPS), "weight": 0.1, "local_weight": 0.1}
+    if kept == "detached" or isinstance(method, hrnn.Full):
+        _, got = run(method, model, options)
+        assert any(float(g.abs().max()) for g in got.values())
+        return
+    with pytest.raises(ValueError, match=r"loss uses the output of an earlier call with its graph.* keep output.detach\(\)"):
+        run(method, model, options)
+    assert all(p.grad is None for p in model.parameters())

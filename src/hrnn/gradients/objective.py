@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -36,6 +37,7 @@ class Objective:
         self._casts = autocasts(window.model.device)
         self._depends: bool | None = None  # has a value that the loss returned depended on its output, or a parameter?
         self._begun = 0  # autograd's number when the loss was last called
+        self._given: WeakValueDictionary[int, Tensor] = WeakValueDictionary()  # by id: outputs of before that the loss has kept
         self._decoders: dict[int, Wide] = {}
         self._by_hand: dict[int, Decoded | None] = {}
         self._statistics = {
@@ -151,6 +153,12 @@ class Objective:
             return None
         others, older = leaves([loss], since=self._begun)
         others = [other for other in others if other is not leaf]
+        if any(self._given.get(id(other)) is other for other in others):
+            raise ValueError(
+                "loss uses the output of an earlier call with its graph, and what that came from has been differentiated; keep "
+                "output.detach(), or use hrnn.Full, which sees the whole window at once"
+            )
+        self._given[id(leaf)] = leaf
         try:
             with muted(others):  # what was computed before the loss was called is needed again for the next segment
                 gradients = torch.autograd.grad(loss, [leaf, *others], allow_unused=True, retain_graph=older)
