@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise
 
 import pytest
 import torch
 
 import hrnn
-from tests.gradients.moving import BATCH, STEPS, Elman, make_loss, problem, sgd
+from tests.gradients.moving import BATCH, RATE, STEPS, Elman, make_loss, problem, sgd
 from tests.user_cells import MinimalGRU
 
 HIERARCHIES = {
@@ -205,3 +206,38 @@ def test_a_loss_may_use_a_levels_own_weights():
             sgd([*model.parameters(), *head.parameters()]).step()
         weights.append(shared.detach().clone())
     torch.testing.assert_close(weights[0], weights[1])
+
+
+@pytest.mark.parametrize("weights", [{}, {"weight": 0.1, "local_weight": 0.05}])
+@pytest.mark.parametrize("sizes", [([3, 4], [4]), ([3, 4, 2], [2, 3])])
+def test_ticks_in_phase_and_ticks_by_autograd_move_alike(sizes, weights):
+    """A hook that changes nothing sends a level through rounds: what moves, when and by how much stays. Only two segments have
+    a target; a level that no loss has reached keeps its place, whatever its optimizer remembers."""
+    found = []
+    for hooked in (False, True):
+        model, head, x, y, _ = problem(*sizes)
+        if hooked:
+            model.cells[0].register_forward_hook(lambda *_: None)
+        updates = hrnn.Updates(model, lambda p: torch.optim.Adam(p, lr=0.1), heads=head.parameters(), clip=0.5)
+        mask = torch.zeros(STEPS, BATCH, dtype=torch.bool)
+        mask[[1, 13]] = True
+        hrnn.Restricted().backward(model, x, y, loss=make_loss(head), mask=mask, updates=updates, **weights)
+        found.append((updates.moves, [p.detach().clone() for p in [*model.parameters(), *head.parameters()]]))
+    assert found[0][0] == found[1][0] == ([2, 1] if len(sizes[0]) == 2 else [2, 2, 1])
+    for mine, theirs in zip(found[0][1], found[1][1], strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("every", [1, None])
+def test_a_level_that_moves_only_at_the_end_moves_by_the_gradient_of_the_window(every):
+    """Whatever the weights of the window are: the caller's, without another factor."""
+    model, head, x, y, _ = problem([3, 4], [STEPS])
+    other, other_head = copy.deepcopy(model), copy.deepcopy(head)
+    weights = {"weight": 0.1, "local_weight": 0.05, "betas": [0.5]}
+    hrnn.Restricted().backward(other, x, y, loss=make_loss(other_head), **weights)
+    updates = hrnn.Updates(model, sgd, heads=head.parameters(), every=every)
+    hrnn.Restricted().backward(model, x, y, loss=make_loss(head), updates=updates, **weights)
+    for moved, locked in zip(
+        [*model.parameters(), *head.parameters()], [*other.parameters(), *other_head.parameters()], strict=True
+    ):
+        torch.testing.assert_close(moved, locked - RATE * locked.grad, rtol=0, atol=1e-14)

@@ -51,7 +51,7 @@ class BuiltinTape(RecordTape):
         if inputs is not None:
             self.enter(inputs[0])
         self._tick(at, rows, *self._started())
-        self.d_output[at] = 0
+        self.d_output[at], self.reached[at] = 0, False
         self.count = at.stop
         return self.output[None, at]
 
@@ -145,7 +145,7 @@ class BuiltinTape(RecordTape):
                 which = starts.flatten().nonzero()[:, 0]
                 sender = facts.parent[records[which]]
                 cell.add_context_gradients(self.buffers, flat[which], above.output[sender])
-                above.d_output.index_add_(0, sender, torch.mm(flat[which][:, cell.input_columns], weights.back_context))
+                above.add(sender, torch.mm(flat[which][:, cell.input_columns], weights.back_context))
 
     def _back(
         self,

@@ -187,7 +187,7 @@ class SegmentBySegment:
         if self.replay is not None:
             self.replay.forget(level)
         if self.mover.due(level, columns):
-            self._move(tape, final=False)
+            self._move(tape, final=moment.ticking < 0)  # the window closes
 
     def _learn(self, tape: BlockTape, predictions: Predictions) -> Tensor | None:
         """Differentiate a level above the lowest, and let the network of the level below learn what that finds for its

@@ -27,6 +27,7 @@ class RecordTape(Level):
     state:    the level's state now, all rows
     records:  the bookkeeping
     inputs:   (room, ...), output and d_output: (room, hidden); the first `count` are in use
+    reached:  (room,) has a gradient been added to that of the record? One that has none stays as it is made: zero
     """
 
     def __init__(self, level: int, cell: Cell, state: State):
@@ -39,6 +40,7 @@ class RecordTape(Level):
         new = self.state[0].new_empty
         self.inputs = new(0, dtype=torch.int64) if cell.tokens else new(0, cell.input_size)
         self.output, self.d_output = new(0, cell.hidden_size), new(0, cell.hidden_size)
+        self.reached = new(0, dtype=torch.bool)
 
     @property
     def hidden(self) -> Tensor:
@@ -52,6 +54,7 @@ class RecordTape(Level):
         self.inputs = change(self.inputs)
         self.output = change(self.output)
         self.d_output = change(self.d_output)
+        self.reached = change(self.reached)
 
     def reserve(self, count: int) -> None:
         """Make room for `count` more records; if there are records already, for some beyond, so that it is not done often."""
@@ -65,6 +68,11 @@ class RecordTape(Level):
             return new
 
         self._each(grown)
+
+    def add(self, at: Tensor, gradient: Tensor) -> None:
+        """Add to the gradient of the hidden states after the records `at` (n,): (n, hidden)."""
+        self.d_output.index_add_(0, at, gradient)
+        self.reached[at] = True
 
     def plan(self, steps: LevelSteps, parents: Tensor | None, step: int, below: LevelSteps | None) -> slice:
         """Expect the ticks of a round that begins at `step`, `below` being those of the level below; which records they will

@@ -202,9 +202,10 @@ class Rounds:
         if gradient is not None:
             own, *parts = gradient.split([one.output.shape[1] for one in (tape, *above)], -1)
             tape.d_output[at] = own.flatten(0, 1) if lowest.all_rows else own[lowest.steps, lowest.rows]
+            tape.reached[at] = True
             for one, there, d_hidden in zip(above, records, parts, strict=True):
                 known = there >= 0 if plan.valid is None else (there >= 0) & plan.valid
-                one.d_output.index_add_(0, there[known], d_hidden[known])
+                one.add(there[known], d_hidden[known])
 
     def _latest(self, tape: RecordTape, plan: RowByRow) -> Tensor:
         """(steps, batch): the record of each row's last tick at every step of a round; -1: it was before the window."""
@@ -236,9 +237,9 @@ class Rounds:
         tape = self.tapes[level]
         if self.window.betas[level] and len(rows):
             gradient = self.objective.local_gradient(tape.segments(rows, last, ordinal, span))
-            tape.d_output.index_add_(0, last, gradient)
+            tape.add(last, gradient)
         if self.predictions is not None and len(rows):
-            tape.d_output.index_add_(0, last, self.predictions.gradient(level, tape.output[last]))
+            tape.add(last, self.predictions.gradient(level, tape.output[last]))
 
     def _end(self, rows: Tensor) -> None:
         """These rows (B,) have no further steps in this window: their last local losses, and the inputs to remember."""
@@ -281,6 +282,14 @@ class Rounds:
                 self._move(tape, final)
 
     def _differentiate(self, tape: RecordTape, order: Tensor) -> None:
+        done = order[order >= 0]
+        if bool(tape.reached[done].any()) or (tape.level and self.predictions is not None):  # or nothing is to be gathered
+            self._swept(tape, order, done)
+        if self.window.on_segment is not None:
+            self.window.on_segment(Differentiated(tape.level, self.steps, tape.gradients))
+
+    def _swept(self, tape: RecordTape, order: Tensor, done: Tensor) -> None:
+        """Records `done` that a gradient has reached, or of which that there is none has to be learned."""
         d_inputs = None
         if self.d_x.total is not None if tape.level == 0 else self.predictions is not None:
             d_inputs = tape.output.new_zeros(tape.count, self.window.model.cell(tape.level).input_size)
@@ -288,12 +297,9 @@ class Rounds:
         self.mover.touched[tape.level] = True
         facts = tape.records.facts
         if tape.level and d_inputs is not None and self.predictions is not None:
-            done = order[order >= 0]
             self.predictions.learn(tape.level - 1, tape.inputs[done], d_inputs[done], facts.span[done])
         elif d_inputs is not None and self.d_x.total is not None:
             self.d_x.total[facts.step, facts.row] += d_inputs
-        if self.window.on_segment is not None:
-            self.window.on_segment(Differentiated(tape.level, self.steps, tape.gradients))
 
     def _move(self, tape: RecordTape, final: bool) -> None:
         """Let a level's parameters move. Records that stay keep the weights they ran with, one older copy of them: if a segment

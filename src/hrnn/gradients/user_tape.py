@@ -69,7 +69,7 @@ class UserTape(RecordTape):
         for part, new in zip(self.state, after, strict=True):
             part[rows] = new.detach()
         self.output[at] = after[0].detach()
-        self.d_output[at] = 0
+        self.d_output[at], self.reached[at] = 0, False
         records = torch.arange(at.start, at.stop, device=rows.device)
         self.ticks.append(_Tick(records, rows, leaves, given, sent, where, after, self.values))
         self.count = at.stop
@@ -117,7 +117,7 @@ class UserTape(RecordTape):
             if d_context is not None and above is not None:
                 at = torch.arange(len(tick.rows), device=active.device) if tick.context_at is None else tick.context_at
                 at_now = active[at]
-                above.d_output.index_add_(0, parent[tick.records[at[at_now]]], d_context[at_now])
+                above.add(parent[tick.records[at[at_now]]], d_context[at_now])
 
     def forget_before(self, ticks: Tensor) -> Tensor:
         renumbered = super().forget_before(ticks)
