@@ -259,3 +259,11 @@ def test_a_gradient_into_the_output_of_an_earlier_call_is_refused_and_not_lost(m
     with pytest.raises(ValueError, match=r"loss uses the output of an earlier call with its graph.* keep output.detach\(\)"):
         run(method, model, options)
     assert all(p.grad is None for p in model.parameters())
+
+
+def test_without_any_loss_there_is_no_gradient_not_even_zeros(method, problem):
+    """An optimizer that remembers earlier gradients, or decays weights, leaves alone what has none."""
+    model, options = problem
+    mask = torch.zeros(STEPS, BATCH, dtype=torch.bool)
+    method.backward(model, **(options | {"mask": mask, "betas": None}))
+    assert [name for name, p in model.named_parameters() if p.grad is not None] == []

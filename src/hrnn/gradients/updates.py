@@ -207,7 +207,8 @@ class Mover:
         return True
 
     def gather(self, tapes: Sequence[Gathering], gathered: Gathered) -> None:
-        """The window is over: what the tapes have is the window's, unless it has moved them."""
-        for tape in tapes if self.updates is None else []:
-            for parameter, gradient in tape.gradients().items():
+        """The window is over: what the tapes have is the window's, unless it has moved them or no loss has reached them: zeros
+        are a gradient to an optimizer that remembers others."""
+        for tape, touched in zip(tapes, self.touched, strict=True) if self.updates is None else []:
+            for parameter, gradient in tape.gradients().items() if touched else []:
                 gathered.add(parameter, gradient, owned=True)
