@@ -241,3 +241,19 @@ def test_a_level_that_moves_only_at_the_end_moves_by_the_gradient_of_the_window(
         [*model.parameters(), *head.parameters()], [*other.parameters(), *other_head.parameters()], strict=True
     ):
         torch.testing.assert_close(moved, locked - RATE * locked.grad, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("cell", ["lstm", Elman])
+def test_segments_without_a_target_do_not_move_a_level(cell):
+    """Row 0 completes a segment in every round and has no target; the others have some, and one segment."""
+    model, head, x, y, boundaries = problem([3, 4], [hrnn.Given(3)], cell=cell)
+    boundaries[1:] = False
+    boundaries[::4, 0] = True
+    mask = torch.ones(STEPS, BATCH, dtype=torch.bool)
+    mask[:, 0] = False
+    updates = hrnn.Updates(model, sgd, heads=head.parameters())
+    options = {"loss": make_loss(head), "boundaries": boundaries, "updates": updates}
+    hrnn.Restricted(round_steps=4).backward(model, x, y, mask=mask, **options)
+    assert updates.moves == [1, 1]
+    hrnn.Restricted(round_steps=4).backward(model, x, y, **options)
+    assert updates.moves == [1 + 2, 2]  # once for row 0; then the others' segments, begun before that, are waited for

@@ -202,7 +202,8 @@ class Rounds:
         if gradient is not None:
             own, *parts = gradient.split([one.output.shape[1] for one in (tape, *above)], -1)
             tape.d_output[at] = own.flatten(0, 1) if lowest.all_rows else own[lowest.steps, lowest.rows]
-            tape.reached[at] = True
+            targets = None if part.mask is None else part.mask[lowest.steps, lowest.rows]
+            tape.reached[at] = True if targets is None else targets
             for one, there, d_hidden in zip(above, records, parts, strict=True):
                 known = there >= 0 if plan.valid is None else (there >= 0) & plan.valid
                 one.add(there[known], d_hidden[known])
