@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -41,8 +41,29 @@ SHOWN = ("hidden_sizes", "periods", "window", "batch", "learning_rate", "schedul
 DATA = "data.parquet"
 
 
-class Estimator(BaseEstimator):  # type: ignore[misc]
-    """Arguments are stored as they are; what is None is chosen from the data when it is fitted.
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class Arguments:
+    """Those that all estimators have. Each is stored as it is, as scikit-learn wants it."""
+
+    hidden_sizes: Sequence[int] | None = None
+    periods: Sequence[int] | None = None
+    window: int | None = None
+    batch: int | None = None
+    learning_rate: float | None = None
+    epochs: float | None = None
+    updates: int | None = None
+    normalise: str | None = None
+    patch: int | None = None
+    memory: str | None = None
+    held_out: float = 0.1
+    options: Mapping[str, Any] | None = None
+    run: str | Path | None = None
+    random_state: Any = None
+    verbose: bool | int = False
+
+
+class Estimator(Arguments, BaseEstimator):  # type: ignore[misc]
+    """What is None is chosen from the data when it is fitted.
 
     trained_: the run's network with head and preprocessing, as `hrnn.load` gives it; `trained_.stream()` takes a step at a time
     chosen_:  options that were given or chosen, by name

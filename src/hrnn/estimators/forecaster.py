@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from hrnn.training.predicting import beside, predictions
 Floats = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Forecaster(Estimator):
     """The next values of series, in their units: `fit`, `predict`, `score`.
 
@@ -34,44 +35,7 @@ class Forecaster(Estimator):
     """
 
     own = ("horizon",)
-    forecast_: Any
-
-    def __init__(
-        self,
-        horizon: int = 1,
-        *,
-        hidden_sizes: Sequence[int] | None = None,
-        periods: Sequence[int] | None = None,
-        window: int | None = None,
-        batch: int | None = None,
-        learning_rate: float | None = None,
-        epochs: float | None = None,
-        updates: int | None = None,
-        normalise: str | None = None,
-        patch: int | None = None,
-        memory: str | None = None,
-        held_out: float = 0.1,
-        options: Mapping[str, Any] | None = None,
-        run: str | Path | None = None,
-        random_state: Any = None,
-        verbose: bool | int = False,
-    ):
-        self.horizon = horizon
-        self.hidden_sizes = hidden_sizes
-        self.periods = periods
-        self.window = window
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.updates = updates
-        self.normalise = normalise
-        self.patch = patch
-        self.memory = memory
-        self.held_out = held_out
-        self.options = options
-        self.run = run
-        self.random_state = random_state
-        self.verbose = verbose
+    horizon: int = field(default=1, kw_only=False)
 
     def fit(self, X: Any, y: Any = None) -> Forecaster:
         """X: one series (time,), an array or a Series of pandas; several: a list of (time,) or (time, channels) arrays, an

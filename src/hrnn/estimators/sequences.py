@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,8 +36,6 @@ class OfSequences(Estimator, ABC):
     """One target for each sequence."""
 
     kind: Literal["class", "number"]
-    held_out: float
-    random_state: Any
     _names: list[str] | None  # of targets that are texts, in a table
 
     def _learn(self, X: Any, y: Any) -> None:
@@ -96,6 +94,7 @@ class OfSequences(Estimator, ABC):
             return codes if names is None else np.array([names[int(code)] for code in codes])
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SequenceClassifier(ClassifierMixin, OfSequences):  # type: ignore[misc]
     """A class for each sequence, as scikit-learn has it: `fit`, `predict`, `predict_proba`, `score`.
 
@@ -117,46 +116,8 @@ class SequenceClassifier(ClassifierMixin, OfSequences):  # type: ignore[misc]
     """
 
     kind = "class"
-    classes_: NDArray[Any]
-
-    def __init__(
-        self,
-        *,
-        hidden_sizes: Sequence[int] | None = None,
-        periods: Sequence[int] | None = None,
-        window: int | None = None,
-        batch: int | None = None,
-        learning_rate: float | None = None,
-        epochs: float | None = None,
-        updates: int | None = None,
-        normalise: str | None = None,
-        patch: int | None = None,
-        readout: str = "every",
-        class_weights: str = "equal",
-        memory: str | None = None,
-        held_out: float = 0.1,
-        options: Mapping[str, Any] | None = None,
-        run: str | Path | None = None,
-        random_state: Any = None,
-        verbose: bool | int = False,
-    ):
-        self.hidden_sizes = hidden_sizes
-        self.periods = periods
-        self.window = window
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.updates = updates
-        self.normalise = normalise
-        self.patch = patch
-        self.readout = readout
-        self.class_weights = class_weights
-        self.memory = memory
-        self.held_out = held_out
-        self.options = options
-        self.run = run
-        self.random_state = random_state
-        self.verbose = verbose
+    readout: str = "every"
+    class_weights: str = "equal"
 
     def fit(self, X: Any, y: Any = None) -> SequenceClassifier:
         """X: a list of (time, channels) or (time,) arrays of any lengths; an array (sequences, time, channels), or (sequences,
@@ -167,7 +128,7 @@ class SequenceClassifier(ClassifierMixin, OfSequences):  # type: ignore[misc]
         self._learn(X, y)
         if self.table_:
             names = self.trained_.classes
-            self.classes_ = np.array(names if self._names is not None else [float(name) for name in names])
+            self.classes_: NDArray[Any] = np.array(names if self._names is not None else [float(name) for name in names])
             if self._names is None and (self.classes_ == np.round(self.classes_)).all():
                 self.classes_ = self.classes_.astype(np.int64)
             self._places = list(range(len(names)))
@@ -208,6 +169,7 @@ def names_of(classes: NDArray[Any]) -> list[str]:
     return [str(one) for one in classes.tolist()]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SequenceRegressor(RegressorMixin, OfSequences):  # type: ignore[misc]
     """A number for each sequence, as scikit-learn has it: `fit`, `predict`, `score` (the coefficient of determination).
 
@@ -215,43 +177,7 @@ class SequenceRegressor(RegressorMixin, OfSequences):  # type: ignore[misc]
     """
 
     kind = "number"
-
-    def __init__(
-        self,
-        *,
-        hidden_sizes: Sequence[int] | None = None,
-        periods: Sequence[int] | None = None,
-        window: int | None = None,
-        batch: int | None = None,
-        learning_rate: float | None = None,
-        epochs: float | None = None,
-        updates: int | None = None,
-        normalise: str | None = None,
-        patch: int | None = None,
-        readout: str = "every",
-        memory: str | None = None,
-        held_out: float = 0.1,
-        options: Mapping[str, Any] | None = None,
-        run: str | Path | None = None,
-        random_state: Any = None,
-        verbose: bool | int = False,
-    ):
-        self.hidden_sizes = hidden_sizes
-        self.periods = periods
-        self.window = window
-        self.batch = batch
-        self.learning_rate = learning_rate
-        self.epochs = epochs
-        self.updates = updates
-        self.normalise = normalise
-        self.patch = patch
-        self.readout = readout
-        self.memory = memory
-        self.held_out = held_out
-        self.options = options
-        self.run = run
-        self.random_state = random_state
-        self.verbose = verbose
+    readout: str = "every"
 
     def fit(self, X: Any, y: Any = None) -> SequenceRegressor:
         """X: as `SequenceClassifier.fit` has it. y: a number for each sequence; for tables the name of the column"""
