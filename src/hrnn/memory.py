@@ -1,6 +1,6 @@
 """Memory, said and measured: the paper's count, an exact one, bytes predicted, bytes measured, and a planner.
 
-A count is in vectors per batch row. Bytes are those of the whole process above what it had before the window.
+The planner is here; counts and predictions are those of `hrnn.prediction`, measurements those of `hrnn.resident`.
 """
 
 from __future__ import annotations
@@ -11,227 +11,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hrnn.arguments import entries, flag, number, shown, whole
-from hrnn.native import library
-from hrnn.recomputation import Costs, costs_of_levels, root, within
-from hrnn.recomputation import every as keep_every
+from hrnn.arguments import entries, whole
+from hrnn.prediction import chosen_at_once
+from hrnn.prediction import exact_count as exact_count
+from hrnn.prediction import paper_count as paper_count
+from hrnn.prediction import predict as predict
+from hrnn.prediction import predict_checkpointed as predict_checkpointed
+from hrnn.prediction import predict_truncated as predict_truncated
+from hrnn.prediction import segments_at_once as segments_at_once
 from hrnn.resident import measure as measure
 from hrnn.resident import one_window as one_window
 from hrnn.resident import peak_since as peak_since
 from hrnn.resident import start_of_peak as start_of_peak
-from hrnn.room import (
-    CELLS,
-    MOST_AT_ONCE,
-    OBJECTS,
-    OVERHEAD,
-    cell_numbers,
-    complete_segments,
-    output_size,
-    replay_bytes,
-    shown_at_once,
-)
-from hrnn.room import segments_at_once as _at_most
+from hrnn.room import MOST_AT_ONCE, ceiling
 from hrnn.telling import followed
-
-_BLOCK = 16  # hrnn.cells.block.BACKWARD_TICKS, without importing torch; a test compares them
-_FLOAT, _TOKEN = 4, 8
-_TORCH_BLOCK, _NATIVE_BLOCK = 7_000, 18_000  # bytes of the objects of a block
-
-
-def paper_count(periods: Sequence[int], window: int) -> int:
-    """The paper's count for restricted gradients: the sum of the periods plus twice the top level's ticks. 166 for a period
-    of 10 and a window of 784. Without a hierarchy, and for true gradients, it is the window."""
-    periods, window = _fixed(periods, window)
-    return sum(periods) + 2 * (window // math.prod(periods)) if periods else window
-
-
-def exact_count(hidden_sizes: Sequence[int], periods: Sequence[int], window: int, segments_at_once: int = 1) -> float:
-    """What has to be stored by the same reckoning, nothing left out: hidden states of every level, of the lowest those of all
-    segments that are differentiated together, and, above it, the gradients of contexts. In vectors of the lowest level's size:
-    a vector of twice that size counts twice."""
-    sizes, periods, window = _checked(hidden_sizes, periods, window)
-    at_once = whole("segments_at_once", segments_at_once, most=MOST_AT_ONCE)
-    ticks = [*periods, _ceil(window, math.prod(periods))]
-    ticks[0] *= min(at_once, complete_segments(periods, window))
-    numbers = sum(n * size * (1 if level == 0 else 2) for level, (n, size) in enumerate(zip(ticks, sizes, strict=True)))
-    return numbers / sizes[0]
-
-
-def segments_at_once(
-    hidden_sizes: Sequence[int],
-    periods: Sequence[int],
-    batch: int,
-    *,
-    inputs: int = 3,
-    tokens: bool = True,
-    cell: str = "lstm",
-    width: int = _FLOAT,
-) -> int:
-    """How many segments of the lowest level `Restricted` runs before it differentiates them, if nobody says otherwise: as many
-    as take 2.5 MB, 8 at most. width: bytes of a number. A window may have fewer that can be taken together."""
-    sizes, periods, _ = _checked(hidden_sizes, periods, 1)
-    batch, inputs, width = whole("batch", batch), whole("inputs", inputs), whole("width", width)
-    numbers = 1 if flag("tokens", tokens) else inputs
-    return _at_most(_cell(cell), sizes[0], periods[0], batch, numbers, width) if periods else 1
-
-
-def predict(
-    hidden_sizes: Sequence[int],
-    periods: Sequence[int],
-    window: int,
-    batch: int,
-    *,
-    inputs: int = 3,
-    tokens: bool = True,
-    cell: str = "lstm",
-    decoder_units: int = 256,
-    all_indices: bool = False,
-    outputs: int = 3,
-    output: str = "lowest",
-    segments_at_once: int | None = None,
-    native: bool | None = None,
-    top: str = "stored",
-    replay: float = 0.0,
-) -> int:
-    """Bytes that `Restricted` takes for one window, above the model, its inputs and targets: float32, fixed periods, a linear
-    head of `outputs` numbers. It adds up the buffers that the code allocates, and what a process takes beside them. output: as
-    `HRNN` has it.
-    segments_at_once, top, replay: as `Restricted` has them; of the first, None is what it chooses, and of the rows that run
-    again together there are as many as there will be at most, in all likelihood. native: does compiled code run the ticks? None
-    is what this machine does."""
-    hidden_sizes, periods, window = _checked(hidden_sizes, periods, window)
-    batch, inputs, outputs = whole("batch", batch), whole("inputs", inputs), whole("outputs", outputs)
-    decoder_units = whole("decoder_units", decoder_units)
-    flag("tokens", tokens), flag("all_indices", all_indices)
-    gates, parts, scratch, _, recurrent = CELLS[_cell(cell)]
-    in_c = library() is not None if native is None else flag("native", native)
-    if in_c:  # tanh(c) is computed again, and gradients of gates take the place of the gates
-        scratch = 0
-    at_once = _chosen(segments_at_once, hidden_sizes, periods, batch, inputs=inputs, tokens=tokens, cell=cell)
-    if top not in ("stored", "checkpointed"):
-        raise ValueError(f"top is {shown(top)}; expected 'stored' or 'checkpointed'")
-    if top == "checkpointed":  # a block as a window, the states of all blocks, and gradients gathered from block to block
-        block_ticks = root(_ceil(window, math.prod(periods)))
-        block_steps = min(window, block_ticks * math.prod(periods))
-        options: dict[str, Any] = {
-            "inputs": inputs,
-            "tokens": tokens,
-            "cell": cell,
-            "decoder_units": decoder_units,
-            "outputs": outputs,
-            "output": output,
-        }
-        costs = _costs(hidden_sizes, periods, batch, native=in_c, **options)
-        block = predict(hidden_sizes, periods, block_steps, batch, segments_at_once=at_once, native=in_c,
-                        all_indices=all_indices, **options)  # fmt: skip
-        around = zip([inputs, *hidden_sizes], [*hidden_sizes[1:], 0], hidden_sizes, strict=False)
-        weights = sum(cell_numbers(cell, below, above, own) for below, above, own in around)
-        gates, parts, *_ = CELLS[cell]
-        few = max(_BLOCK, shown_at_once(batch, hidden_sizes[0]))  # steps of the forward pass whose outputs are there at once
-        forward = 2 * few + (periods[0] if periods else few) * (gates + parts)
-        forward = forward * _FLOAT * batch * hidden_sizes[0] if block_steps < window else 0
-        return block + costs.state * (_ceil(window, block_steps) - 1) + _FLOAT * weights + forward
-    group = min(at_once, complete_segments(periods, window))
-    levels, total, temporary = len(hidden_sizes), 0, 0
-    sizes = [inputs, *hidden_sizes, 0]
-    for level, size in enumerate(hidden_sizes):
-        below, above = sizes[level], sizes[level + 2]
-        reads_tokens = tokens and level == 0
-        highest = level == levels - 1
-        ticks = _ceil(window, math.prod(periods)) if highest else periods[level]
-        blocks = _ceil(ticks, _BLOCK) if highest else 1
-        read = _TOKEN if reads_tokens else _FLOAT * below
-        tick = _FLOAT * size * (gates + parts + scratch + 1) + read
-        segments = 1 if level else group
-        places = batch * segments
-        total += places * (ticks * tick + blocks * _FLOAT * size * parts)
-        copies = 2 if in_c or cell == "lstm" else 1  # gradients, and weights packed or scaled
-        total += _FLOAT * (cell_numbers(cell, below, above, size) * copies + (recurrent * size * size if in_c else 0))
-        total += blocks * (_NATIVE_BLOCK if in_c else _TORCH_BLOCK)
-        if not in_c:
-            total += places * min(ticks, _BLOCK) * _FLOAT * size * (gates + (1 if cell == "lstm" else 0))  # differentiation
-            total += OBJECTS * (min(ticks, _BLOCK) if highest else ticks * segments)
-        if not highest:
-            reach, width = periods[level], (inputs if reads_tokens else below)
-            gradients = _FLOAT * decoder_units * (size + width + reach)
-            total += gradients
-            total += batch * reach * read  # history in the new state
-            decoded = 1 if in_c or not all_indices else reach  # in C one index after the other
-            of_place = 5 * decoder_units + size + width if in_c else 3 * decoder_units + 3 * width
-            packed = 2 * gradients if in_c else gradients
-            temporary = max(temporary, packed + _FLOAT * places * decoded * of_place)
-    lowest = periods[0] * group if periods else _BLOCK
-    # The loss: its copy of the output, the gradient of that and what the head makes of it.
-    temporary = max(temporary, _FLOAT * batch * lowest * (3 * _shown(hidden_sizes, output) + 3 * outputs))
-    if (probability := number("replay", replay)) > 1:
-        raise ValueError(f"replay is {shown(replay)}; give the probability of running a segment again, 0 to 1")
-    if probability:
-        kept, again = replay_bytes(cell, hidden_sizes, periods, window, batch, inputs, tokens, probability, in_c)
-        total += kept + again
-    return total + temporary + OVERHEAD
-
-
-def _shown(hidden_sizes: Sequence[int], output: Any) -> int:
-    """Numbers of the output, for each step and row."""
-    if output not in ("lowest", "all"):
-        raise ValueError(f"output is {shown(output)}; expected 'lowest' or 'all'")
-    return output_size(hidden_sizes, output)
-
-
-def _chosen(given: int | None, hidden_sizes: Sequence[int], periods: Sequence[int], batch: int, **options: Any) -> int:
-    if given is None:
-        return segments_at_once(hidden_sizes, periods, batch, **options)
-    return whole("segments_at_once", given, most=MOST_AT_ONCE)
-
-
-def predict_truncated(
-    hidden_sizes: Sequence[int], periods: Sequence[int], window: int, batch: int, steps: int, **options: Any
-) -> int:
-    """Bytes that `Truncated(steps)` takes for one window, by the same reckoning. Further options are those of `predict`, but
-    not `segments_at_once`, `top` and `replay`."""
-    sizes, periods, window = _checked(hidden_sizes, periods, window)
-    return _costs(sizes, periods, whole("batch", batch), **options).of(min(window, whole("steps", steps)), 0)
-
-
-def predict_checkpointed(
-    hidden_sizes: Sequence[int],
-    periods: Sequence[int],
-    window: int,
-    batch: int,
-    *,
-    every: int | None = None,
-    bytes: int | None = None,
-    **options: Any,
-) -> int:
-    """Bytes that `Checkpointed(every, bytes)` takes for one window, by the same reckoning; with `bytes` no more than these.
-    Further options as in `predict_truncated`."""
-    sizes, periods, window = _checked(hidden_sizes, periods, window)
-    costs = _costs(sizes, periods, whole("batch", batch), **options)
-    if bytes is not None:
-        return within(whole("bytes", bytes), window, costs).bytes(costs)
-    return keep_every(root(window) if every is None else whole("every", every), window).bytes(costs)
-
-
-def _costs(
-    hidden_sizes: list[int],
-    periods: list[int],
-    batch: int,
-    *,
-    inputs: int = 3,
-    tokens: bool = True,
-    cell: str = "lstm",
-    decoder_units: int = 256,
-    all_indices: bool = False,  # which makes no difference: decoders have no graph
-    outputs: int = 3,
-    output: str = "lowest",
-    native: bool | None = None,
-) -> Costs:
-    flag("tokens", tokens), flag("all_indices", all_indices)
-    return costs_of_levels(
-        hidden_sizes, periods, batch, cells=[_cell(cell)] * len(hidden_sizes), inputs=whole("inputs", inputs), tokens=tokens,
-        decoder_units=[whole("decoder_units", decoder_units)] * len(periods), outputs=whole("outputs", outputs),
-        shown=_shown(hidden_sizes, output), native=library() is not None if native is None else flag("native", native),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -275,7 +68,7 @@ def plan(
             periods = [period] * (depth - 1)
             size = predict(levels, periods, window, batch, **options)
             known = {name: options[name] for name in ("inputs", "tokens", "cell") if name in options}
-            at_once = _chosen(options.get("segments_at_once"), levels, periods, batch, **known)
+            at_once = chosen_at_once(options.get("segments_at_once"), levels, periods, batch, **known)
             counts = paper_count(periods, window), exact_count(levels, periods, window, at_once)
             found.append(Plan(levels, periods, size, *counts, at_once))
     return found
@@ -299,15 +92,11 @@ def _smallest_period(budget: int, window: int, cost: Callable[..., int], below: 
         if cost([period] * below, window) <= budget:
             return period
         excess = max(0, cost([period] * below, window, floor=True) - budget)
-        ticks = _ceil(window, period**below) - _ceil(excess, growth)
+        ticks = ceiling(window, period**below) - ceiling(excess, growth)
         if ticks < 1 or not below:
             return None
-        period = max(period + 1, _root(_ceil(window, ticks), below))
+        period = max(period + 1, _root(ceiling(window, ticks), below))
     return None
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 def _root(number: int, degree: int) -> int:
@@ -318,24 +107,3 @@ def _root(number: int, degree: int) -> int:
     while root**degree < number:
         root += 1
     return root
-
-
-def _fixed(periods: Sequence[int], window: int) -> tuple[list[int], int]:
-    """Fixed periods and a window, as whole numbers."""
-    window = whole("window", window)
-    return [whole(f"periods[{i}]", p) for i, p in enumerate(entries("periods", periods, "[10]"))], window
-
-
-def _checked(hidden_sizes: Sequence[int], periods: Sequence[int], window: int) -> tuple[list[int], list[int], int]:
-    """A hierarchy of fixed periods and its window, as whole numbers."""
-    found, window = _fixed(periods, window)
-    sizes = [whole(f"hidden_sizes[{i}]", size) for i, size in enumerate(entries("hidden_sizes", hidden_sizes, "[256, 256]"))]
-    if len(sizes) != len(found) + 1:
-        raise ValueError(f"periods has {len(found)} entries for {len(sizes)} levels; give one fewer than hidden_sizes")
-    return sizes, found, window
-
-
-def _cell(name: Any) -> str:
-    if not isinstance(name, str) or name not in CELLS:
-        raise ValueError(f"cell is {shown(name)}; expected one of {sorted(CELLS)}")
-    return name

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from hrnn.arguments import shown
-from hrnn.room import CELLS, OVERHEAD, cell_numbers, in_words, shown_at_once
+from hrnn.room import BACKWARD_TICKS, CELLS, OVERHEAD, ceiling, cell_numbers, in_words, shown_at_once
 
 _UNROLLED = 1000  # ticks of a block, where there is but one level
-_WORKSPACE = 16  # hrnn.cells.block.BACKWARD_TICKS, without importing torch; a test compares them
 _OBJECTS = 18_000  # bytes of the objects of a block and of its node in the graph
 
 
@@ -62,7 +61,7 @@ class Schedule:
 
     @property
     def pieces(self) -> int:
-        return _ceil(self.steps, self.length)
+        return ceiling(self.steps, self.length)
 
     @property
     def forward(self) -> int:
@@ -72,7 +71,7 @@ class Schedule:
 
     def split(self, steps: int, kept: int) -> int | None:
         """Of so many steps, with `kept` states, how many to run forward before one is kept; None: they are one piece."""
-        count = _ceil(steps, self.length)
+        count = ceiling(steps, self.length)
         if count == 1:
             return None
         short = count * self.length - steps  # not 0 only if these are the window's first steps
@@ -85,7 +84,7 @@ class Schedule:
 
 def every(length: int, steps: int) -> Schedule:
     """A state is kept before each piece."""
-    return Schedule(steps, length, _ceil(steps, length) - 1)
+    return Schedule(steps, length, ceiling(steps, length) - 1)
 
 
 def within(size: int, steps: int, costs: Costs) -> Schedule:
@@ -156,7 +155,7 @@ def costs_of_levels(
         together = _UNROLLED if not periods else periods[0] if level == 0 else 1  # ticks of a block
         kept = gates + parts * (1 + 1 / together) + (0 if native else scratch)
         step += int(ticks * (width * batch * size * kept + _OBJECTS / together))
-        space = max(space, width * batch * size * min(together, _WORKSPACE) * (gates + 2))
+        space = max(space, width * batch * size * min(together, BACKWARD_TICKS) * (gates + 2))
         weights += cell_numbers(cell, sizes[level], sizes[level + 2], size)
         state += width * batch * size * parts
         if level < len(periods):
@@ -169,7 +168,3 @@ def costs_of_levels(
     # those of the blocks so far, those of the next one, and their sum.
     fixed = width * (2 * weights + 3 * decoded) + max(loss, 3 * width * weights + space) + OVERHEAD
     return Costs(fixed, state, step)
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)

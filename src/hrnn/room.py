@@ -13,6 +13,7 @@ OVERHEAD = 2_000_000  # what a first window takes of allocators, libraries and i
 MOST_AT_ONCE = 1000  # segments, whoever says so: beyond it nothing is quicker
 _AT_ONCE, _ENOUGH = 2_500_000, 8  # bytes, segments
 _SHOWN = 2**18  # numbers of the output that a loss is shown at once
+BACKWARD_TICKS = 16  # how many ticks are differentiated at once: bounds the temporaries, whatever a block's length
 _POWERS = ["", "k", "m", "g", "t"]  # of bytes, as users write them
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
@@ -70,6 +71,11 @@ def shown_at_once(rows: int, size: int) -> int:
     return max(1, min(1024, _SHOWN // (rows * size)))
 
 
+def ceiling(a: int, b: int) -> int:
+    """a over b, rounded up."""
+    return -(-a // b)
+
+
 def complete_segments(periods: Sequence[int], steps: int) -> int:
     """How many segments of the lowest level can be differentiated together, in so many steps: they end with the one above."""
     return max(1, min([steps // periods[0], *periods[1:2]])) if periods else 1
@@ -77,7 +83,7 @@ def complete_segments(periods: Sequence[int], steps: int) -> int:
 
 def group_size(complete: int, most: int) -> int:
     """Segments of a group, of so many that are complete: groups are about equal."""
-    return _ceil(complete, _ceil(complete, most))
+    return ceiling(complete, ceiling(complete, most))
 
 
 def replay_bytes(
@@ -97,7 +103,7 @@ def replay_bytes(
     top = len(periods)
     drawn = 1 - (1 - probability) ** top  # a segment runs again for its own summary, or for that of a lower level at its end
     rows = min(batch, math.ceil(batch * drawn + 3 * math.sqrt(batch * drawn * (1 - drawn))))
-    ticks = [*periods, _ceil(window, math.prod(periods))]
+    ticks = [*periods, ceiling(window, math.prod(periods))]
     kept = sum(ticks[level] * batch * 2 * 4 * sum(hidden_sizes[: level - 1]) for level in range(2, top + 1))
     again = top * 64 * batch * 32  # the draws of 64 segments
     for level, (size, below) in enumerate(zip(hidden_sizes[:-1], [inputs, *hidden_sizes], strict=False)):
@@ -105,10 +111,6 @@ def replay_bytes(
         vectors = gates + parts + 1 + (0 if in_c else scratch + gates + 1)
         again += rows * ticks[level] * (4 * size * vectors + read)
     return kept, again
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 def memory_of_machine() -> int | None:

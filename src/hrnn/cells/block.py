@@ -18,8 +18,7 @@ from hrnn.cells import native
 from hrnn.cells.builtin import BuiltinCell
 from hrnn.cells.contract import CellState, Prepared
 from hrnn.precision import Wide
-
-BACKWARD_TICKS = 16  # how many ticks are differentiated at once: bounds the temporaries, whatever the block's length
+from hrnn.room import BACKWARD_TICKS as BACKWARD_TICKS
 
 
 class Block:
