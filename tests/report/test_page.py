@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from hrnn.report import page_runs
+from hrnn.report import series
 from hrnn.report.page import PLOTLY, plotly_script, render, safe_json
 from hrnn.training.formats import sealed
 from tests.report.pages import config, content_of, page_of, records, write
@@ -178,8 +178,8 @@ def test_thinning_is_said(tmp_path):
 
 
 def test_many_runs_have_few_points_each(tmp_path, monkeypatch):
-    monkeypatch.setattr(page_runs, "ALL_POINTS", 510)
-    monkeypatch.setattr(page_runs, "FEWEST", 5)
+    monkeypatch.setattr(series, "ALL_POINTS", 510)
+    monkeypatch.setattr(series, "FEWEST", 5)
     folders = [write(tmp_path / f"run-{seed}", records(60, every=1), seed=seed) for seed in range(51)]
     page = page_of(*folders)
     for kind in ("update", "validation"):

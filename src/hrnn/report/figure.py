@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hrnn.errors import UserError
 
 Line = tuple[NDArray[np.float64], NDArray[np.float64]]
+Band = Literal["deviation", "range"]
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; dashes for those who print in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -47,7 +48,7 @@ def plot(
     style: dict[str, Any],
     *,
     steps: bool = False,
-    band: Literal["deviation", "range"] | None = "deviation",
+    band: Band | None = "deviation",
 ) -> None:
     """One line as it is. Of several the mean, and their deviation as a band; or their median, and a band of all of them.
 
@@ -60,11 +61,7 @@ def plot(
         for line in lines:
             axes.plot(*line, **style)
         return
-    places, values = aligned(lines, steps)
-    middle, spread = values.mean(0), values.std(0)
-    low, high = middle - spread, middle + spread
-    if band == "range":
-        middle, low, high = np.median(values, axis=0), values.min(0), values.max(0)
+    places, middle, low, high = summed_up(lines, steps, band)
     axes.plot(places, middle, **style)
     if band:
         step: Literal["post"] | None = "post" if steps else None
@@ -81,6 +78,16 @@ def bars(axes: Axes, points: Sequence[Line], style: dict[str, Any], marker: str)
 def means(points: Sequence[Line]) -> Line:
     """Of each point's measurements."""
     return np.array([x.mean() for x, _ in points]), np.array([y.mean() for _, y in points])
+
+
+def summed_up(lines: Sequence[Line], steps: bool, band: Band | None) -> tuple[NDArray[np.float64], ...]:
+    """Places, and there the middle of several lines and the ends of the band around it: their mean and deviation, or their
+    median and range."""
+    places, values = aligned(lines, steps)
+    if band == "range":
+        return places, np.median(values, axis=0), values.min(0), values.max(0)
+    middle, spread = values.mean(0), values.std(0)
+    return places, middle, middle - spread, middle + spread
 
 
 def aligned(lines: Sequence[Line], steps: bool) -> Line:

@@ -24,7 +24,8 @@ from hrnn.report.page_content import Content
 from hrnn.report.page_facts import differing
 from hrnn.report.page_numbers import columns_of, panels_of
 from hrnn.report.page_run import script_entries, template_entries
-from hrnn.report.page_runs import labels_of, points_of
+from hrnn.report.page_runs import labels_of
+from hrnn.report.series import points_of
 
 if TYPE_CHECKING:  # of the extra
     import jinja2

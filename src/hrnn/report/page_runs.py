@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.errors import UserError
-from hrnn.report.series import ALL_POINTS, FEWEST, POINTS, LoadedRun
+from hrnn.report.series import LoadedRun, points_of
 from hrnn.report.summary import Summary, describe, summary_of
 from hrnn.telling import followed
 from hrnn.training.entries import CONFIG, LOCK, RESULT, read_result
@@ -66,11 +66,6 @@ class Reader:
         run = ShownRun(folder, summary_of(folder), loaded, read_result(folder), count)
         self._known[folder] = (stamp, run)
         return run
-
-
-def points_of(runs: int) -> int:
-    """Of each curve, at least; twice as many at most."""
-    return max(FEWEST, min(POINTS, ALL_POINTS // max(1, runs)))
 
 
 def labels_of(runs: Sequence[ShownRun]) -> list[str]:

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hrnn.errors import UserError
 from hrnn.report.committed import FOLDER, committed
-from hrnn.report.figure import Line, aligned, means
+from hrnn.report.figure import Line, means, summed_up
 from hrnn.report.files import CURVES, TABLE
 from hrnn.report.picture import Axis, Curve, Picture, from_json
 from hrnn.report.shown import command_of, tables_of, trained
@@ -114,11 +112,7 @@ def _curve(curve: Curve, panel: Axis) -> dict[str, Any]:
         return {**made, "lines": [_plain(means(lines))] if lines else []}
     if panel.band is None or len(lines) < 2:
         return made
-    places, values = aligned(lines, panel.steps)
-    middle, spread = values.mean(0), values.std(0)
-    low, high = middle - spread, middle + spread
-    if panel.band == "range":
-        middle, low, high = np.median(values, axis=0), values.min(0), values.max(0)
+    places, middle, low, high = summed_up(lines, panel.steps, panel.band)
     return {**made, "lines": [_plain((places, middle))], "low": _plain((places, low))[1], "high": _plain((places, high))[1]}
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from hrnn.report.figure import Line, bars, empty, finish, logarithmic, mark, plot, style_of, styled
+from hrnn.report.figure import Band, Line, bars, empty, finish, logarithmic, mark, plot, style_of, styled
 
 POINTS, DIGITS = 200, 4  # of a thinned line, at most; of its numbers
 RANGE = "line: median of the seeds; band: all of them"
@@ -37,7 +37,7 @@ class Axis:
     y_label: str = ""
     title: str = ""
     steps: bool = False  # a value holds until the next one
-    band: Literal["deviation", "range"] | None = "deviation"
+    band: Band | None = "deviation"
     from_zero: bool = False
     top: float | None = None
     bottom: float = 0.0  # of an axis from zero: where it starts all the same

@@ -92,10 +92,15 @@ def runs_below(path: Path, skipped: dict[Path, str]) -> list[Path]:
     return runs
 
 
+def points_of(runs: int) -> int:
+    """Of each curve, at least; twice as many at most."""
+    return max(FEWEST, min(POINTS, ALL_POINTS // max(1, runs)))
+
+
 def _read(folders: Sequence[Path], skipped: dict[Path, str]) -> dict[Path, LoadedRun]:
     """Few points of each where there are many runs."""
     runs = {}
-    points = max(FEWEST, min(POINTS, ALL_POINTS // max(1, len(folders))))
+    points = points_of(len(folders))
     for folder in followed("reading", folders, "runs"):
         try:
             run = LoadedRun(describe(folder), thinned(folder, points))
