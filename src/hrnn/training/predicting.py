@@ -21,6 +21,7 @@ from hrnn.tasks import Reading, Series
 from hrnn.tasks.series.batches import Asked, Windows
 from hrnn.tasks.series.judging import Readout
 from hrnn.tasks.series.opened import NONE
+from hrnn.tasks.windows import Window
 from hrnn.training.answers import Answers, Floats
 from hrnn.training.evaluation import rows_left
 from hrnn.training.network import Network
@@ -141,14 +142,13 @@ def _side_by_side(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
 def _of_rows(network: Network, part: Part, rows: NDArray[np.int64], answers: Answers) -> Iterator[Predicted]:
     order = rows[np.argsort(-part.lengths[rows], kind="stable")]
     if answers.of == "step":
+        stepwise = ((row, _at_steps(part, row, logits, start, answers)) for row, logits, start in _steps(network, part, order))
+        if len(rows) == 1:  # as they come: it may be long
+            yield from (one for _, one in stepwise)
+            return
         found: dict[int, list[Predicted]] = {int(row): [] for row in rows}
-        for row, logits, start, _ in _steps(network, part, order):
-            one = _at_steps(part, row, logits, start, answers)
-            if len(rows) == 1:
-                yield one
+        for row, one in stepwise:
             found[row].append(one)
-            if len(rows) == 1:
-                found[row] = []
         yield from (one for row in rows for one in found[int(row)])
         return
     ended = {row: (logits, last) for row, logits, last in _ends(network, part, order, answers)}
@@ -166,7 +166,7 @@ def _at_steps(part: Part, row: int, logits: Floats, start: int, answers: Answers
     return Predicted(part.id(row), steps, answers.columns(logits, np.zeros((len(logits), 0)), None))
 
 
-def _windows(network: Network, part: Part, order: NDArray[np.int64]) -> Iterator[tuple[int, Any, torch.Tensor]]:
+def _windows(network: Network, part: Part, order: NDArray[np.int64]) -> Iterator[tuple[int, Window, torch.Tensor]]:
     """For each window its first input, the window, and the logits (time, rows, outputs)."""
     windows = Windows(part, order, part.lengths[order], Reading(0, len(order), WINDOW), Asked(None))
     state = None
@@ -177,12 +177,13 @@ def _windows(network: Network, part: Part, order: NDArray[np.int64]) -> Iterator
             yield start, window, network(output)
 
 
-def _steps(network: Network, part: Part, order: NDArray[np.int64]) -> Iterator[tuple[int, Floats, int, Any]]:
+def _steps(network: Network, part: Part, order: NDArray[np.int64]) -> Iterator[tuple[int, Floats, int]]:
+    """Of the rows in each window: the row, the logits of its steps, and the first of these inputs."""
     for start, window, logits in _windows(network, part, order):
         counts = [window.steps] * logits.shape[1] if window.lengths is None else window.lengths.tolist()
         for column, count in enumerate(counts):
             if count:
-                yield int(order[column]), logits[:count, column].double().numpy(), start, None
+                yield int(order[column]), logits[:count, column].double().numpy(), start
 
 
 def _ends(
@@ -191,6 +192,7 @@ def _ends(
     """Of each row that ends: its logits, and its last input."""
     readout = Readout(not answers.running)
     for start, window, logits in _windows(network, part, order):
+        assert window.ends is not None
         found, columns = readout.add(window, logits, fresh=start == 0)
         at = window.ends.int().argmax(0)
         for one, column in zip(found.numpy(), columns.tolist(), strict=True):

@@ -58,10 +58,10 @@ class Trained:
         answers = Answers(self._series)
         names, found = answers.names if answers.ahead else ["prediction"], list(self._predicted(data))
         if answers.ahead:
-            return np.stack([np.stack([one.columns[name] for name in names], axis=1) for _, one in found])
+            return np.stack([np.stack([one.columns[name] for name in names], axis=1) for one in found])
         if answers.of == "step":
             return _joined(found, names)
-        return np.array([one.columns["prediction"][0] for _, one in found])
+        return np.array([one.columns["prediction"][0] for one in found])
 
     def predict_proba(self, data: Any) -> Any:
         """Probabilities, (n, classes) in the order of `classes`; a list of such where steps have targets."""
@@ -71,7 +71,7 @@ class Trained:
         names, found = answers.names[1:], list(self._predicted(data))
         if answers.of == "step":
             return _joined(found, names)
-        return np.array([[one.columns[name][0] for name in names] for _, one in found])
+        return np.array([[one.columns[name][0] for name in names] for one in found])
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -88,16 +88,16 @@ class Trained:
             raise UserError("only runs on series predict; use network.levels and network.head of others")
         return self.config.task
 
-    def _predicted(self, data: Any) -> Iterator[tuple[str, Predicted]]:
-        return ((one.id, one) for one in predictions(self.network, self._series, data))
+    def _predicted(self, data: Any) -> Iterator[Predicted]:
+        return predictions(self.network, self._series, data)
 
 
-def _joined(found: list[tuple[str, Predicted]], names: list[str]) -> list[Any]:
+def _joined(found: list[Predicted], names: list[str]) -> list[Any]:
     """Of each sequence its answers, (inputs,) or (inputs, names)."""
     by_id: dict[str, list[Any]] = {}
-    for id, one in found:
+    for one in found:
         some = np.stack([one.columns[name] for name in names], axis=1)
-        by_id.setdefault(id, []).append(some[:, 0] if len(names) == 1 else some)
+        by_id.setdefault(one.id, []).append(some[:, 0] if len(names) == 1 else some)
     return [np.concatenate(some) for some in by_id.values()]
 
 
