@@ -1,5 +1,7 @@
 import gzip
 import json
+import pkgutil
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -221,8 +223,10 @@ def test_segments_at_once_are_never_chosen_again(monkeypatch):
     assert resolved(Config(Copy(), SMALL, Learning(batch=16, update="batch"))).segments_at_once == 1
     assert from_json(entries) == resolved(from_json(entries)) == config
     entries["model"]["segments_at_once"] = None
-    with pytest.raises(UserError, match="has open entries"):
+    with pytest.raises(UserError, match="has open entries") as error:
         from_json(entries)
+    (remedy,) = re.findall(r"complete it with ([\w.]+)\(config\)", str(error.value))
+    assert pkgutil.resolve_name(remedy) is resolved
 
 
 def test_a_cell_that_does_not_exist_is_the_users_mistake():

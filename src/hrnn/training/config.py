@@ -232,7 +232,7 @@ class Config(Generic[TaskT]):
 
 def _known(value: T | None) -> T:
     if value is None:
-        raise UserError("the configuration has open entries; complete it with hrnn.training.resolved(config)")
+        raise UserError("the configuration has open entries; complete it with hrnn.training.config.resolved(config)")
     return value
 
 
@@ -257,9 +257,8 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
     model = replace(model, hidden_sizes=levels, periods=periods, betas=betas, window=window, segments_at_once=at_once or 1)
     learning = replace(learning, update=learning.update or ("segment" if model.restricted else "batch"))
     if learning.update == "segment" and config.reaches and model.round_steps is None:
-        model = replace(
-            model, round_steps=min(4 * config.reaches[0], max(10, window // 8))
-        )  # several to a window, if it is long
+        rounds = min(4 * config.reaches[0], max(10, window // 8))  # several to a window, if it is long
+        model = replace(model, round_steps=rounds)
     every = (1,) if learning.update == "segment" and learning.update_every is None else learning.update_every
     learning = replace(learning, update_every=every and _for_each(every, len(levels)))
     named = ("batch", "learning_rate", "schedule")
