@@ -25,7 +25,6 @@ PARTS = {  # what the parts of a split are called elsewhere
     "training": "training", "train": "training", "validation": "validation", "valid": "validation", "val": "validation",
     "dev": "validation", "test": "test", "testing": "test",
 }  # fmt: skip
-FACTS = ("target", "part", "group")
 
 
 @dataclass(frozen=True)

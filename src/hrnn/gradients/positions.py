@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -138,8 +137,3 @@ def cut(chunk: Chunk, start: int, stop: int) -> Chunk:
     if reset is not None and not bool(reset.any()):
         reset = None
     return Chunk(chunk.x[start:stop], steps(chunk.y), steps(chunk.mask), steps(chunk.boundaries, 1), lengths, reset)
-
-
-def pieces(steps: int, every: int) -> list[tuple[int, int]]:
-    """Steps cut into pieces of `every`, the last one of what is left."""
-    return list(pairwise([*range(0, steps, every), steps]))

@@ -24,7 +24,6 @@ from hrnn.errors import UserError, shortened, words_of
 from hrnn.hierarchy import HRNN, CellChoice
 from hrnn.hub import card, remote
 from hrnn.hub.about import public, without_scores_of_others
-from hrnn.training.checkpoint import DamagedError
 from hrnn.training.entries import ABOUT, read_result, read_whole
 from hrnn.training.files import content_of, make_folder, write_atomically, writing
 from hrnn.training.trained import load
@@ -165,7 +164,7 @@ def _read(folder: Path) -> dict[str, Any]:
             raise TypeError(f"its head is {shortened(entries['head'])}")
     except FileNotFoundError:
         raise UserError(f"{folder} holds no model (no {CONFIG}); hrnn.hub.save_pretrained writes one") from None
-    except (OSError, ValueError, TypeError, RecursionError, DamagedError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise UserError(f"{path} does not describe a model that was saved ({words_of(error)})") from None
     return entries
 

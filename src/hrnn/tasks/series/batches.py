@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from hrnn.errors import UserError
 from hrnn.tasks.windows import Batch, Reading, Window
 
 Rows = NDArray[np.int64]
-Mask = Literal["last"] | None
 
 
 @dataclass(frozen=True)
