@@ -13,6 +13,7 @@ from hrnn.memory import exact_count, paper_count
 from hrnn.tasks import Series, Task, name_of
 from hrnn.training.command import command_of
 from hrnn.training.config import PARTS, Config
+from hrnn.training.network import unrolled
 from hrnn.training.trained import Trained
 
 OF_THE_MACHINE = ("tensorboard", "checkpoint_seconds", "checkpoints", "journal_every", "threads", "tracker", "cache")
@@ -101,9 +102,7 @@ def memory(config: Config[Any]) -> dict[str, float] | None:
     """Vectors of hidden-state size that learning one window keeps for a row; None where only the data can tell."""
     if config.reaches:
         return None
-    window = config.window
-    if config.model.model == "mr-hrnn":
-        window = paper_count(config.periods, window)
+    window = unrolled(config)
     if not config.model.restricted:
         return {"window": window, "kept": window}
     exact = exact_count(config.hidden_sizes, config.periods, window, config.segments_at_once)

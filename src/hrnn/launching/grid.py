@@ -19,7 +19,7 @@ from hrnn.errors import UserError, shortened
 from hrnn.launching.units import Unit
 from hrnn.limits import NAME_BYTES
 from hrnn.tasks import Task
-from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved, to_json
+from hrnn.training.config import PARTS, Config, resolved, to_json
 from hrnn.training.entries import SWEEP, in_words
 from hrnn.training.files import write_atomically
 from hrnn.training.formats import check_format, with_old_values
@@ -70,7 +70,7 @@ class Point:
 
 def options_of(task: type[Task]) -> dict[str, Option]:
     """Every option of a run that can vary, by its name on the command line."""
-    sections: dict[str, Any] = {"task": task, "model": Model, "learning": Learning, "budget": Budget, "upkeep": Runtime}
+    sections: dict[str, Any] = {"task": task, **PARTS}
     return {
         field.name.replace("_", "-"): Option(section, field.name, typing.get_type_hints(kind)[field.name] is bool)
         for section, kind in sections.items()
