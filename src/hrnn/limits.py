@@ -77,9 +77,9 @@ def option(default: Any, limit: Limit) -> Any:
     return dataclasses.field(default=default, metadata={"limit": limit})
 
 
-def hidden(default: Any) -> Any:
+def hidden(default: Any, limit: Limit | None = None) -> Any:
     """A field that is no option of the command line: what a task finds out of its data and keeps."""
-    return dataclasses.field(default=default, metadata={"hidden": True})
+    return dataclasses.field(default=default, metadata={"hidden": True, "limit": limit or Limit()})
 
 
 def fitted(options: T) -> T:

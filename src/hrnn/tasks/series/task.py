@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
 
 from hrnn.data import Part, Preprocessing, Source, whole
+from hrnn.data import cache as read
 from hrnn.data.doubtful import likely_ids, likely_rows
 from hrnn.data.tables import Table
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
-from hrnn.limits import Limit, above, at_least, hidden, in_bytes, option
+from hrnn.limits import in_bytes
 from hrnn.metrics import Metric
-from hrnn.tasks.contract import Judge, Task
+from hrnn.tasks.contract import Judge
 from hrnn.tasks.series.batches import Asked, Carried, Whole, in_batches, in_streams
 from hrnn.tasks.series.choices import Shape, chosen, crop_for, epochs_for, warnings
 from hrnn.tasks.series.objectives import (
@@ -28,12 +28,10 @@ from hrnn.tasks.series.objectives import (
     Number,
     Objective,
     OneOfClasses,
-    ReadoutName,
     Values,
 )
 from hrnn.tasks.series.opened import (
     NONE,
-    Kind,
     Opened,
     changes,
     check_steps,
@@ -42,14 +40,14 @@ from hrnn.tasks.series.opened import (
     source_of,
     with_lead,
 )
+from hrnn.tasks.series.options import Options
 from hrnn.tasks.windows import Batch, Reading, Window
 
 AUDIO_PATCH = 8
-MANY = Limit(entries=1 << 22)
 
 
 @dataclass(frozen=True)
-class Series(Task):
+class Series(Options):
     """Sequences of your own: classes or numbers, one for each sequence or step, or what comes next.
 
     Examples:
@@ -60,81 +58,8 @@ class Series(Task):
         hrnn train series genome.fa.gz
     """
 
-    data: tuple[Path, ...] = ()
-    """Files or a folder: tables (CSV, Parquet, Arrow), .npy and .npz, .ts, audio, FASTA and FASTQ, .txt; others
-    with --kind. They may stand first, without --data: hrnn train series DATA, hrnn inspect DATA."""
-    validation: tuple[Path, ...] = ()
-    """Others to validate on; by default split off."""
-    test: tuple[Path, ...] = ()
-    """Others to test on; none: nothing is kept for a test; by default split off."""
-    kind: Kind | None = None
-    """What the files are, where their names do not say: audio, bases, proteins, bytes, text; tokens: arrays of names."""
-    id: str | None = None
-    """Of a table: the column that tells sequences apart; none: there is no such column."""
-    time: str | None = None
-    """Of a table: the column with times; none: there is no such column."""
-    values: tuple[str, ...] = ()
-    """Of a table: the columns that are read; by default all that are not used otherwise."""
-    target: str | None = None
-    """Of a table: the column that is to be predicted; none: there is no such column."""
-    split: str | None = None
-    """Of a table: the column that says train, validation or test."""
-    group: str | None = None
-    """Of a table: the column of groups (persons, machines); all of a group go into the same part."""
-    categorical: tuple[str, ...] = ()
-    """Of a table: columns of whole numbers that are names, not amounts."""
-    labels: Path | None = None
-    """Of a folder: a CSV file with columns file and label; by default labels.csv in it, or sub-folders."""
-    targets: Literal["sequence", "step"] | None = None
-    """Whether each sequence or each step has a target; by default as the data look."""
-    target_is: Literal["class", "number"] | None = None
-    """By default texts are classes, and whole numbers of at most 100 different values."""
-    forecast: int | None = option(None, at_least(1, 10_000))
-    """Learn the next so many inputs instead of a target; 1 where the data have no target."""
-    season: int | None = option(None, at_least(2))
-    """For forecasts: steps of a season, for the seasonal naive forecast that scores are compared with."""
-    split_by: Literal["given", "group", "class", "random", "time"] | None = None
-    """How validation and test are split off; by default the first of these that the data allow, time for forecasts."""
-    held_out: float = option(0.1, above(0, below=0.5))
-    """Share of the data for each of validation and test."""
-    normalise: Literal["channel", "sequence", "none"] | None = None
-    """Mean 0 and scale 1 for each channel, or within each sequence (audio), or not."""
-    patch: int | None = option(None, at_least(1, 100_000))
-    """So many steps of the data are one input; 1 by default, 8 for audio."""
-    intervals: bool | None = None
-    """Whether the time since the last step is an input; by default if times are irregular."""
-    readout: ReadoutName = "every"
-    """For one target a sequence. every: each step learns it, and the mean of the logits is the prediction; mean: the mean
-    itself learns it, and the data are gone through twice; last: the last step alone."""
-    crop: int | None = option(None, at_least(1))
-    """Learn from a random stretch of so many inputs of each sequence, another one in each epoch: quicker where a part of a
-    sequence shows what is to be learned. By default whole sequences; for classes whose longest is more than four times as long
-    as most, as many as most have."""
-    class_weights: Literal["equal", "balanced"] = "equal"
-    """balanced: classes count for the inverse of their frequency."""
-    memory: str | None = None
-    """Bytes that learning may take, as in 500MB: sizes and batch that are not given are chosen to fit."""
-    cache: Path | None = None
-    """Folder for the sequences as they are read; by default cache, beside the run. Runs share it."""
-    preprocessing: Preprocessing | None = dataclasses.field(default=None, metadata={"hidden": True})
-    weights: tuple[float, ...] = dataclasses.field(default=(), metadata={"hidden": True, "limit": MANY})
-    naive: tuple[float, ...] = dataclasses.field(default=(), metadata={"hidden": True, "limit": MANY})
-    changed: tuple[float, ...] = dataclasses.field(default=(), metadata={"hidden": True, "limit": MANY})
-    identified: str = hidden("")  # the column of ids
-    tested: Path | None = dataclasses.field(default=None, metadata={"hidden": True})
-
     suggested: ClassVar[dict[str, Any]] = {"learning_rate": 2e-3, "schedule": "cosine"}
     decided_by_data: ClassVar[tuple[str, ...]] = ("hidden_sizes", "periods", "window", "batch", "epochs")
-
-    def check(self) -> None:
-        if not self.data:
-            raise UserError("no data; name files or a folder: hrnn train series DATA")
-        if self.forecast is not None and (self.target not in (None, NONE) or self.targets or self.target_is):
-            raise UserError(f"--forecast {self.forecast} learns what comes next; drop it, or what says of targets")
-        if self.memory is not None:
-            in_bytes(self.memory)
-        if self.preprocessing is not None:
-            Preprocessing.from_json(self.preprocessing.to_json())
 
     # Data
 
@@ -184,7 +109,7 @@ class Series(Task):
         """A part's rows; with up to so many steps before each, and how many inputs these are."""
         if name == "test" and self.tested is not None:
             other = replace(self, data=(self.tested,), validation=(), test=(), split=None, split_by="random", tested=None)
-            sequences = open_whole(other)
+            sequences = read(other.source)
             part = Part(sequences, self.learned, whole(sequences))
             check_targets(part, self.tested)
             return part, None
@@ -363,10 +288,3 @@ class Series(Task):
 
 def _absolute(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     return tuple(path.expanduser().absolute() for path in paths)
-
-
-def open_whole(task: Series) -> Any:
-    """The sequences of a task's data, without parts."""
-    from hrnn.data import cache
-
-    return cache(task.source)
