@@ -8,20 +8,15 @@ import pytest
 from hrnn.memory import predict, predict_checkpointed, predict_truncated
 from hrnn.report.committed import FOLDER
 from hrnn.report.page_facts import differing, notes_of, option_text, times_of
-from hrnn.report.page_memory import RESTRICTED, memory_of
+from hrnn.report.page_memory import memory_of
 from hrnn.report.page_numbers import confusion_of, evenly, recovered_of
 from hrnn.report.page_studies import committed_study
 from hrnn.room import in_words
-from hrnn.training import config as configs
 from tests.commands.console import hrnn
 from tests.report.pages import config, content_of, page_of, records, write
 from tests.runs import SMALL, tasks
 
 RESULTS = FOLDER.parents[3] / "results"
-
-
-def test_what_is_known_without_torch_is_what_the_models_say():
-    assert configs.RESTRICTED == RESTRICTED
 
 
 def test_memory_where_periods_are_fixed():

@@ -8,8 +8,8 @@ from hrnn.memory import exact_count, paper_count, predict, predict_checkpointed,
 from hrnn.report.summary import number
 from hrnn.room import byte_count, in_words
 from hrnn.training.entries import ABOUT
+from hrnn.training.options import RESTRICTED
 
-RESTRICTED = ("ours", "gr-hrnn")  # as hrnn.training.config has it, without torch; a test compares them
 NONSENSE = (ValueError, TypeError, KeyError, AttributeError, OverflowError)  # or a cell of the user's own
 
 
