@@ -82,22 +82,16 @@ class HRNN(nn.Module):
         super().__init__()
         self.inputs = inputs
         self.tokens = isinstance(inputs, Tokens)
-        try:
-            self.input_size: int = whole("inputs", inputs.count if isinstance(inputs, Tokens) else inputs)
-        except ValueError:
-            given = inputs if isinstance(inputs, str) else shown(inputs)
-            raise ValueError(
-                f"inputs is {given[:100]}; give hrnn.Tokens(n) or the size of the input vectors, at least 1"
-            ) from None
+        self.input_size = _checked_inputs(inputs)
         self.hidden_sizes = description.checked_sizes(hidden_sizes)
         self.periods = description.checked_periods(periods, len(self.hidden_sizes))
         self.batch_first, self.check_finite = flag("batch_first", batch_first), flag("check_finite", check_finite)
-        levels, below = len(self.hidden_sizes), len(self.periods)
+        levels = len(self.hidden_sizes)
         choices = [cell] * levels if isinstance(cell, str) or callable(cell) else entries("cell", cell, '"lstm"')
         if len(choices) != levels:
             raise ValueError(f"cell has {len(choices)} entries for {levels} levels; give one for each level, or one for all")
         flag("decoders", decoders)
-        options = description.checked_decoders(below, decoder_layers, decoder_units, indices, normalized)
+        options = description.checked_decoders(len(self.periods), decoder_layers, decoder_units, indices, normalized)
         weighted = description.checked_weights(symbol_weights, self.tokens) != "equal"
         self._config = {
             "inputs": {"tokens": self.input_size} if self.tokens else self.input_size,
@@ -119,22 +113,25 @@ class HRNN(nn.Module):
             _make_cell(choices[i], sizes[i], sizes[i + 2], sizes[i + 1], self.tokens and i == 0) for i in range(levels)
         )
         self.state_kinds: dict[Any, list[Any]] = {}  # see hrnn.checks
-        self.decoders: nn.ModuleList | None = None
-        if decoders:
-            self.decoders = nn.ModuleList(
-                Decoder(
-                    self.hidden_sizes[i],
-                    sizes[i],
-                    reach_of(self.periods[i]),
-                    tokens=self.tokens and i == 0,
-                    layers=options["decoder_layers"][i],
-                    units=options["decoder_units"][i],
-                    indices=options["indices"][i],
-                    normalized=options["normalized"][i],
-                    weighted=weighted and i == 0,
-                )
-                for i in range(below)
+        self.decoders = self._make_decoders(options, weighted) if decoders else None
+
+    def _make_decoders(self, options: dict[str, list[Any]], weighted: bool) -> nn.ModuleList:
+        """One for each level below the top. weighted: symbols count for the inverse of their frequency."""
+        sizes = [self.input_size, *self.hidden_sizes]
+        return nn.ModuleList(
+            Decoder(
+                self.hidden_sizes[i],
+                sizes[i],
+                reach_of(period),
+                tokens=self.tokens and i == 0,
+                layers=options["decoder_layers"][i],
+                units=options["decoder_units"][i],
+                indices=options["indices"][i],
+                normalized=options["normalized"][i],
+                weighted=weighted and i == 0,
             )
+            for i, period in enumerate(self.periods)
+        )
 
     @property
     def config(self) -> dict[str, Any]:
@@ -347,6 +344,15 @@ class HRNN(nn.Module):
 
 def _level(name: str, value: Any, count: int) -> int:
     return value if type(value) is int and 0 <= value < count else whole(name, value, 0, count - 1)
+
+
+def _checked_inputs(inputs: Any) -> int:
+    """How many symbols there are, or numbers of an input."""
+    try:
+        return whole("inputs", inputs.count if isinstance(inputs, Tokens) else inputs)
+    except ValueError:
+        given = inputs if isinstance(inputs, str) else shown(inputs)
+        raise ValueError(f"inputs is {given[:100]}; give hrnn.Tokens(n) or the size of the input vectors, at least 1") from None
 
 
 def _make_cell(choice: CellChoice, inputs: int, context: int, hidden: int, tokens: bool) -> nn.Module:
