@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
@@ -12,7 +10,7 @@ from hrnn.gradients.base import Gradient
 from hrnn.gradients.gathered import leaves, muted
 from hrnn.gradients.objective import Objective
 from hrnn.gradients.updates import Updates
-from hrnn.gradients.window import Differentiated, Window
+from hrnn.gradients.window import Window
 from hrnn.state import State
 
 
@@ -51,8 +49,5 @@ class Full(Gradient):
                 gradients = torch.autograd.grad(losses, wanted, allow_unused=True)
             for leaf, gradient in zip(wanted, gradients, strict=True):
                 gathered.add(leaf, gradient)
-        if window.on_segment is not None:
-            for level, cell in enumerate(model.levels):
-                own = [p for p in cell.parameters() if p in gathered.sums]
-                window.on_segment(Differentiated(level, forward.steps, partial(gathered.only, own)))
+        objective.tell(forward.steps)
         return after

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from weakref import WeakValueDictionary
 
 import torch
@@ -15,7 +16,7 @@ from hrnn.decoders import counted
 from hrnn.decoding import Decoded
 from hrnn.forward import Ended
 from hrnn.gradients.gathered import Gathered, leaves, muted
-from hrnn.gradients.window import Loss, Result, Window
+from hrnn.gradients.window import Differentiated, Loss, Result, Window
 from hrnn.parallel import Group
 from hrnn.precision import Wide, autocasts, summed_in, wide
 from hrnn.state import State
@@ -172,6 +173,13 @@ class Objective:
         for other, gradient in zip(others, gradients[1:], strict=True):
             self.gathered.add(other, gradient)
         return gradients[0]
+
+    def tell(self, step: int) -> None:
+        """Say what has been gathered for every level by a step, where all are differentiated together."""
+        if self.window.on_segment is not None:
+            for level, cell in enumerate(self.window.model.levels):
+                own = [p for p in cell.parameters() if p in self.gathered.sums]
+                self.window.on_segment(Differentiated(level, step, partial(self.gathered.only, own)))
 
     def succeed(self, group: Group) -> None:
         """The window is over: its gradients are added to `.grad`, and what its decoders were asked, in all processes, is known

@@ -21,7 +21,7 @@ from hrnn.gradients.gathered import muted
 from hrnn.gradients.objective import Objective
 from hrnn.gradients.positions import Positions, Steps
 from hrnn.gradients.randomness import Streams
-from hrnn.gradients.window import Chunk, Differentiated, InputGradient, Window
+from hrnn.gradients.window import Chunk, InputGradient, Window
 from hrnn.room import shown_at_once
 from hrnn.schedules import Behind
 from hrnn.state import State
@@ -145,11 +145,7 @@ class Pieces:
 
     def tell(self, step: int) -> None:
         """Say what has been gathered for every level by then."""
-        if self.window.on_segment is not None:
-            gathered = self.objective.gathered
-            for level, cell in enumerate(self.model.levels):
-                own = [p for p in cell.parameters() if p in gathered.sums]
-                self.window.on_segment(Differentiated(level, step, partial(gathered.only, own)))
+        self.objective.tell(step)
 
 
 def _with_cells(state: State, parts: list[Tensor]) -> State:
