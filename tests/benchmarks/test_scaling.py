@@ -41,7 +41,6 @@ def test_a_page_is_filled_in_between_its_marks():
         filled(page, {"y": ""})
 
 
-@pytest.mark.skipif(not MEASURED.exists(), reason="no benchmarks/results/scaling.json yet; make scaling writes it")
 def test_the_page_shows_what_was_measured_and_two_processes_are_predicted():
     measured = json.loads(MEASURED.read_text())
     assert not measured["tiny"]

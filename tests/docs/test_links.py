@@ -30,6 +30,13 @@ def test_every_file_that_a_page_names_exists(page):
         assert (ROOT / path).exists(), path
 
 
+def test_the_architecture_names_every_file_of_the_package():
+    text = text_of(ROOT / "docs" / "architecture.md")
+    parts = [path for path in (ROOT / "src" / "hrnn").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    names = {path.name + "/" * path.is_dir() for path in parts} - {"__init__.py"}
+    assert not {name for name in names if f"`{name}`" not in text}
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "changelog.md"], ids=lambda page: page.name)
 def test_every_name_of_the_package_on_a_page_exists(page):
     for name in set(re.findall(r"`(hrnn(?:\.[A-Za-z_]\w*)+)", text_of(page))):
