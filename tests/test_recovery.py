@@ -70,3 +70,18 @@ def test_long_windows_are_gone_through_in_pieces(monkeypatch):
     for one, other in zip(whole, cut, strict=True):
         for level, again in zip(one, other, strict=True):
             assert torch.allclose(level, again, rtol=1e-9, equal_nan=True)
+
+
+def test_it_goes_on_from_a_state_in_the_middle_of_a_segment():
+    torch.manual_seed(0)
+    model = hrnn.HRNN(2, [4, 3], [3], decoder_units=6).double()
+    x = torch.randn(6, 5, 2).double()
+    (whole,) = model.recovered(x)
+    (first,) = model.recovered(x[:3])
+    state = model(x[:4])[1].detach()
+    (second,) = model.recovered(x[4:], state)  # whose first input was given before the state
+    (fresh,) = model.recovered(x[4:])
+    assert fresh.isnan().all()  # two steps are no segment
+    guesses = [float(inputs.flatten(0, 1).var(0, correction=0).mean()) for inputs in (x, x[:3], x[3:])]
+    losses = [lost * guess for lost, guess in zip((whole, first, second), guesses, strict=True)]
+    assert torch.allclose(losses[0], (losses[1] + losses[2]) / 2, rtol=1e-9)
