@@ -17,6 +17,11 @@ def taken_for(true: Tensor, predicted: Tensor, classes: int) -> Tensor:
     return torch.bincount(true * classes + predicted, minlength=classes**2).view(classes, classes)
 
 
+def matrix(names: Sequence[str], counts: Tensor) -> dict[str, Any]:
+    """The classes, and of each, in a row, how often it was taken for which, as JSON."""
+    return {"classes": list(names), "confusion": counts.long().tolist()}
+
+
 class Confusion(Judge):
     """Of targets that are classes, wherever one stands; it reports no number."""
 
@@ -32,5 +37,4 @@ class Confusion(Judge):
         return {}
 
     def details(self) -> dict[str, Any]:
-        """The classes, and of each, in a row, how often it was taken for which."""
-        return {"classes": list(self.names), "confusion": self.sums["confusion"].long().tolist()}
+        return matrix(self.names, self.sums["confusion"])

@@ -275,3 +275,11 @@ def cross_entropy(
 ) -> Float[Tensor, "time batch"]:
     """Nats of each target."""
     return F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view_as(target)
+
+
+def classified(
+    logits: Float[Tensor, "time batch classes"], target: Int[Tensor, "time batch"]
+) -> tuple[Float[Tensor, "time batch"], dict[str, Tensor]]:
+    """The same, and whether the likeliest class is right."""
+    values = cross_entropy(logits, target)
+    return values, {ACCURACY.name: (logits.argmax(-1) == target).to(values.dtype)}

@@ -12,7 +12,7 @@ from torch import Tensor
 from hrnn.data.random import below, random_words
 from hrnn.hierarchy import Tokens
 from hrnn.limits import above, at_least, option
-from hrnn.tasks.contract import ACCURACY, Task, cross_entropy
+from hrnn.tasks.contract import ACCURACY, Task, classified
 from hrnn.tasks.windows import Batch, Reading, with_last_target
 
 
@@ -65,8 +65,7 @@ class Needle(Task):
         return self.symbols
 
     def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        values = cross_entropy(logits, target)
-        return values, {"accuracy": (logits.argmax(-1) == target).to(values.dtype)}
+        return classified(logits, target)
 
     def sequences(self, name: str, index: int, rows: range, reading: Reading) -> Batch:
         """x (steps, rows); y the flagged symbol, at the last step only."""

@@ -17,7 +17,7 @@ from hrnn.data.random import permutation
 from hrnn.errors import UserError
 from hrnn.limits import at_least, hidden, option
 from hrnn.tasks.confusion import Confusion
-from hrnn.tasks.contract import ACCURACY, Judge, Task, cross_entropy
+from hrnn.tasks.contract import ACCURACY, Judge, Task, classified
 from hrnn.tasks.idx import MIRROR, download, find, read_pair
 from hrnn.tasks.windows import Batch, Reading, with_last_target
 
@@ -99,8 +99,7 @@ class Pixels(Task):
         return (SIDE // self.pool) ** 2
 
     def loss(self, logits: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        values = cross_entropy(logits, target)
-        return values, {"accuracy": (logits.argmax(-1) == target).to(values.dtype)}
+        return classified(logits, target)
 
     def judge(self) -> Judge:
         return Confusion([str(digit) for digit in range(self.outputs)])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hrnn.data import Preprocessing
-from hrnn.tasks.confusion import taken_for
+from hrnn.tasks.confusion import matrix, taken_for
 from hrnn.tasks.contract import Judge
 from hrnn.tasks.windows import Window
 
@@ -85,8 +85,7 @@ class Classes(Judge):
         return report
 
     def details(self) -> dict[str, Any]:
-        """The classes, and of each, in a row, how often it was taken for which."""
-        return {"classes": list(self.names), "confusion": self.sums["confusion"].long().tolist()}
+        return matrix(self.names, self.sums["confusion"])
 
 
 def of_confusion(confusion: np.ndarray) -> dict[str, float]:
