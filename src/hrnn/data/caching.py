@@ -10,9 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-from hrnn.data.fingerprints import fingerprint
+from hrnn.data.fingerprints import differs, fingerprint
 from hrnn.data.sequences import FORMAT, MANIFEST, Sequences
 from hrnn.data.source import Source
 from hrnn.data.writing import write
@@ -82,21 +81,8 @@ def differences(sequences: Sequences, verify: bool = False) -> list[str]:
 
     Same size and time of change: the same, unless `verify`. Another size: changed. Otherwise the checksum decides.
     """
-    return [words for path, known in sequences.manifest["files"].items() if (words := _difference(Path(path), known, verify))]
-
-
-def _difference(path: Path, known: dict[str, Any], verify: bool) -> str | None:
-    try:
-        now = path.stat()
-    except OSError as error:
-        return f"{path} cannot be read ({error.strerror or error})"
-    if now.st_size != known["size"]:
-        return f"{path} has {now.st_size:,} bytes and had {known['size']:,}"
-    if now.st_mtime_ns == known["mtime_ns"] and not verify:
-        return None
-    if fingerprint(path)["sha256"] != known["sha256"]:
-        return f"{path} has the same size and other content (sha256 was {known['sha256'][:12]}...)"
-    return None
+    known = sequences.manifest["files"]
+    return [f"{path} {words}" for path in known if (words := differs(Path(path), known[path], verify)) is not None]
 
 
 def _other_options(sequences: Sequences, source: Source) -> str:

@@ -31,6 +31,21 @@ def dated(path: Path) -> Fingerprint:
     return {**fingerprint(path), "mtime_ns": changed}
 
 
+def differs(path: Path, recorded: Fingerprint, verify: bool) -> str | None:
+    """How a file differs from what was recorded, in words. Same size and time of change: the same, unless `verify`; otherwise
+    the checksum decides."""
+    try:
+        now = path.stat()
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+    if now.st_size != recorded["size"]:
+        return f"has {now.st_size:,} bytes and had {recorded['size']:,}"
+    if now.st_mtime_ns == recorded.get("mtime_ns") and not verify:
+        return None
+    other = f"has the same size and other content (sha256 was {recorded['sha256'][:12]}...)"
+    return None if fingerprint(path)["sha256"] == recorded["sha256"] else other
+
+
 @functools.lru_cache(256)
 def _fingerprint(path: Path, *touched: int) -> Fingerprint:
     with open(path, "rb") as file, working(f"taking the checksum of {path.name}"):

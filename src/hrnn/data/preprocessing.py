@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -107,13 +106,9 @@ class Preprocessing:
         applied[np.isnan(applied)] = 0
         return applied
 
-    def undo(
-        self, values: NDArray[Any], statistics: tuple[Floats, Floats] | None = None, channels: Sequence[int] | None = None
-    ) -> Floats:
-        """The source's numbers again; channels: which of the numeric ones the last axis has, by default all."""
+    def undo(self, values: NDArray[Any], statistics: tuple[Floats, Floats] | None = None) -> Floats:
+        """The source's numbers again; the last axis has the numeric channels."""
         mean, scale = self.statistics(statistics)
-        if channels is not None:
-            mean, scale = mean[list(channels)], scale[list(channels)]
         undone: Floats = np.asarray(values, np.float64) * scale + mean
         return undone
 

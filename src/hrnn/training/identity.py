@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hrnn.data.fingerprints import Fingerprint, dated, fingerprint
+from hrnn.data.fingerprints import Fingerprint, dated, differs
 from hrnn.errors import UserError, shortened
 from hrnn.tasks import Task, load_object, name_of
 from hrnn.training.config import Config, to_json
@@ -92,26 +92,12 @@ def compare_data(
     for path, name in before.items():
         if path in now and path not in chosen:
             continue
-        if (words := _difference(path, recorded[name], verify)) is not None:
+        if (words := differs(path, recorded[name], verify)) is not None:
             difference.changed.append(f"{path} {words}")
         elif str(path) != name:
             difference.moved[name] = str(path)
     difference.changed.extend(f"{path} is new" for path in now if path in chosen and path not in before)
     return difference
-
-
-def _difference(path: Path, recorded: Fingerprint, verify: bool) -> str | None:
-    """How a file differs from what was recorded, in words."""
-    try:
-        now = path.stat()
-    except OSError as error:
-        return f"cannot be read ({error.strerror or error})"
-    if now.st_size != recorded["size"]:
-        return f"has {now.st_size:,} bytes and had {recorded['size']:,}"
-    if now.st_mtime_ns == recorded.get("mtime_ns") and not verify:
-        return None
-    other = f"has the same size and other content (sha256 was {recorded['sha256'][:12]}...)"
-    return None if fingerprint(path)["sha256"] == recorded["sha256"] else other
 
 
 @dataclass(frozen=True)
