@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from hrnn.training import folder as folders
 from hrnn.training.journal import JOURNAL, read
 from hrnn.training.loop import start
 from tests.commands.console import complaint, hrnn
+from tests.commands.sweeping import wait_for
 from tests.tiny import write_mnist
 
 SCALE = 0.05  # 150 updates of the copy task
@@ -40,13 +40,6 @@ def without_times(records):
     """Nor what only says that a process began or resumed a run."""
     kept = [record for record in records if record["kind"] != "engine"]
     return [{key: value for key, value in record.items() if "seconds" not in key} for record in kept]
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + 600  # of a machine that may be busy with other things
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 @contextmanager

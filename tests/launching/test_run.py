@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -21,8 +20,9 @@ from hrnn.tasks import Copy, Needle
 from hrnn.training import folder as folders
 from hrnn.training.checkpoint import CheckpointFolder
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
-from hrnn.training.journal import JOURNAL, read
+from hrnn.training.journal import JOURNAL
 from hrnn.training.loop import start, train
+from tests.commands.sweeping import journal, wait_for
 from tests.torchrun import ROOT
 
 PROGRAM = """
@@ -62,12 +62,6 @@ class Notes:
 
     def look(self):
         pass
-
-
-def journal(folder):
-    """Without times, and without the records of processes that began or resumed the run."""
-    records = [record for record in read(folder) if record["kind"] != "engine"]
-    return [{key: value for key, value in record.items() if not key.endswith("seconds")} for record in records]
 
 
 def test_what_is_missing_is_trained_in_order_and_nothing_twice(tmp_path):
@@ -119,13 +113,6 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path):
     assert "at update" in ending.failures[diverging.name]
     assert notes.told[1] == (diverging.name, f"failed: {ending.failures[diverging.name]}")
     assert folders.read_result(tmp_path / unit(1).name)["updates"] == 3
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + 600  # of a machine that may be busy with other things
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def begin(folder, updates):
