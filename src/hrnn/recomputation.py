@@ -20,6 +20,10 @@ _UNROLLED = 1000  # ticks of a block, where there is but one level
 _OBJECTS = 18_000  # bytes of the objects of a block and of its node in the graph
 
 
+class TooLittleError(ValueError):
+    """Memory with which nothing can be done."""
+
+
 @dataclass(frozen=True)
 class Costs:
     """Bytes: whatever the schedule is, of a state, of a step's graph."""
@@ -91,7 +95,7 @@ def within(size: int, steps: int, costs: Costs) -> Schedule:
     """The schedule that runs the fewest steps again in `size` bytes: over all numbers of states, with pieces as long as these
     leave room for."""
     if size < costs.least:
-        raise ValueError(
+        raise TooLittleError(
             f"bytes is {shown(size)}, and two states and the graph of one step take {costs.least:,} ({in_words(costs.least)}) "
             f"with the gradients; give at least that"
         )

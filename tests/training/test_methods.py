@@ -125,3 +125,13 @@ def test_knobs():
     method, knob = parsed("truncated:50")
     assert (method.keeps(1000, knob), method.keeps(20, knob)) == (50, 20)
     assert METHODS["checkpointed"].keeps(10_000, None) == 100
+
+
+def test_too_little_memory_is_refused_before_there_is_a_folder_or_an_old_run_is_replaced(tmp_path):
+    start(SMALL, tmp_path / "run")
+    before = (tmp_path / "run" / "config.json").read_bytes()
+    for folder in ("run", "new"):
+        with pytest.raises(UserError, match=r"--gradient is 'checkpointed:1KB': bytes is 1000, and .* give at least that"):
+            start(with_gradient("checkpointed:1KB"), tmp_path / folder, overwrite=True)
+    assert not (tmp_path / "new").exists()
+    assert (tmp_path / "run" / "config.json").read_bytes() == before

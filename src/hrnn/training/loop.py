@@ -26,6 +26,7 @@ from hrnn.training.config import Budget, Config, resolved, to_json
 from hrnn.training.display import Display
 from hrnn.training.evaluation import Sums, evaluate, recovered_of, rows_left, said, score, task_gives_boundaries, values_of
 from hrnn.training.identity import Trust
+from hrnn.training.methods import enough_memory
 from hrnn.training.network import Network, learning_rate
 from hrnn.training.records import Ended, Tested, Updates, Validated, recordable
 from hrnn.training.run import Run
@@ -148,7 +149,7 @@ def learn(run: Run, batch: Batch) -> Sums:
             # weights that learn, not of their average, is not
             _, frozen, _ = score(run.network, run.task, window, state)
             mine.add(Sums(frozen=frozen))
-        with overflow_is_divergence(run):  # where levels move by themselves
+        with enough_memory(run.config.model.gradient), overflow_is_divergence(run):  # where levels move by themselves
             result = run.gradient.backward(
                 run.network.levels,
                 window.x,

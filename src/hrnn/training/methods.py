@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from hrnn.errors import UserError, shortened
 from hrnn.gradients import Checkpointed, Full, Gradient, Restricted, Synthetic, Truncated
 from hrnn.hierarchy import HRNN
+from hrnn.recomputation import TooLittleError
 from hrnn.room import byte_count
 
 
@@ -78,3 +80,12 @@ def parsed(text: str) -> tuple[Method, Any]:
     except ValueError:
         remedy = f"give {method.example}" if method.knob else f"give {name}, which has no knob"
         raise UserError(f"--gradient is {shortened(text)!r}; {remedy}") from None
+
+
+@contextmanager
+def enough_memory(gradient: str | None) -> Iterator[None]:
+    """Of what a method was given, it knows only at a window whether it will do."""
+    try:
+        yield
+    except TooLittleError as error:
+        raise UserError(f"--gradient is {shortened(gradient)!r}: {error}") from None

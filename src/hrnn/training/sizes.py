@@ -3,17 +3,23 @@ allocated. Every figure is a lower bound: what is refused surely does not fit, a
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
+import torch
+
 from hrnn.errors import UserError
+from hrnn.gradients import Checkpointed
 from hrnn.parallel import ALONE, Group
 from hrnn.room import complete_segments, group_size, in_words, memory_of_machine, weight_numbers
+from hrnn.tasks import Window
 from hrnn.training.config import Config
-from hrnn.training.methods import parsed
+from hrnn.training.methods import enough_memory, parsed
 from hrnn.training.network import Network, build, reading
 
 FLOAT, TOKEN = 4, 8
+TRIED = 64  # steps
 SHARE = 0.95  # of the machine's memory; the rest is what the system and the interpreter have
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}  # a user's own cell counts as nothing
 MOMENTS = {"sgd": 0, "rmsprop": 1, "adagrad": 1}  # vectors of the optimizer to one of weights; two elsewhere
@@ -41,10 +47,29 @@ def check(config: Config[Any], group: Group = ALONE) -> Network:
         raise UserError("--validate-every and --stop-after are for tasks with a validation part; this one has none")
     if budget.stop_after and not (budget.validate_every or per_epoch):
         raise UserError("--stop-after counts validations; give --validate-every, too")
-    task.batch(0, read)
+    first = next(iter(task.batch(0, read).windows))
+    if isinstance(network.method, Checkpointed) and network.method.bytes is not None:
+        with enough_memory(config.model.gradient):
+            _try_out(network, first)
     for part in task.parts():
         next(iter(task.evaluation(part, read)))
     return network
+
+
+def _try_out(network: Network, window: Window) -> None:
+    """The first steps of a window, forward and backward, on a copy: a method may refuse the memory that it was given."""
+    levels, steps = copy.deepcopy(network.levels), min(window.steps, TRIED)
+    boundaries, reset = (None if value is None else value[:steps] for value in (window.boundaries, window.reset))
+    with torch.random.fork_rng(devices=[]):
+        network.method.backward(
+            levels,
+            window.x[:steps],
+            window.y[:steps],
+            loss=lambda output, target: output.sum(-1),
+            boundaries=boundaries if any(not isinstance(period, int) for period in levels.periods) else None,
+            lengths=None if window.lengths is None else window.lengths.clamp(max=steps),
+            reset=reset,
+        )
 
 
 def require_room(config: Config[Any], group: Group = ALONE, *, learning: bool = True) -> None:
