@@ -63,6 +63,8 @@ def write(path: Any, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any])
     copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
     try:
         save_file(copies, str(temporary), metadata={"format": "pt", "hrnn": json.dumps(metadata)})
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())  # or a machine that loses power could keep the new name and nothing in it
         os.replace(temporary, path)
     except SafetensorError as error:  # which is what the writer makes of an OSError
         raise OSError(f"{path} cannot be written: {error}") from None

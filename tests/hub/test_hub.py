@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import re
 import shlex
 import sys
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 import hrnn
+from hrnn import tensors
 from hrnn.commands.options import parse
 from hrnn.commands.task import with_names
 from hrnn.commands.train import Train
@@ -283,8 +285,36 @@ def test_damaged_folders_are_named(tmp_path):
     (folder / "head.safetensors").write_bytes(b"noise")
     with pytest.raises(ValueError, match=r"head.safetensors is damaged"):
         from_pretrained(folder)
+    tensors.write(folder / "head.safetensors", {"weight": torch.zeros(2, 5, dtype=torch.int64)}, {"kind": "head"})
+    with pytest.raises(UserError, match=r"head.safetensors does not hold the linear layer"):
+        from_pretrained(folder)
     (folder / "config.json").write_text("[" * 100_000)
     with pytest.raises(UserError, match="does not describe a model"):
+        from_pretrained(folder)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "head.safetensors"])
+def test_weights_of_another_model_of_the_same_shape_are_refused(tmp_path, file):
+    first, other = (broken(tmp_path / name) for name in ("first", "other"))
+    (first / file).write_bytes((other / file).read_bytes())
+    with pytest.raises(UserError, match=rf"{file} is not what was saved with .*config.json; put back copies of both"):
+        from_pretrained(first)
+
+
+def test_a_folder_that_was_replaced_by_half_is_refused(tmp_path, monkeypatch):
+    folder, replace_file, done = broken(tmp_path / "model"), os.replace, []
+
+    def killed_after_the_first(source, target):
+        if Path(target).parent == folder:
+            if done:
+                raise KeyboardInterrupt
+            done.append(target)
+        replace_file(source, target)
+
+    monkeypatch.setattr("os.replace", killed_after_the_first)
+    with pytest.raises(KeyboardInterrupt):
+        broken(folder)
+    with pytest.raises(UserError, match=r"model.safetensors is not what was saved"):
         from_pretrained(folder)
 
 
@@ -298,6 +328,8 @@ def test_arguments_that_contradict_each_other(tmp_path):
         save_pretrained(model, tmp_path, head=torch.zeros(1))
     with pytest.raises(UserError, match=r"revision is 'v1' and .* is a folder of this machine"):
         from_pretrained(save_pretrained(model, tmp_path), revision="v1")
+    with pytest.raises(TypeError, match=r"head is .linear.; give an nn.Module, or None"):
+        from_pretrained(tmp_path, head="linear")
     with pytest.raises(UserError, match="was saved without a head; drop head="):
         from_pretrained(tmp_path, head=nn.Linear(5, 1))
 

@@ -202,6 +202,8 @@ WRONG = {
     "id,time,a,b,code\ns,0,1\n": "line 2 has 3 cells and the first line 5",
     "id,time,a,b,code\ns,0,x,1,c\n": "line 2: channel 'a' is 'x'; give a finite number",
     "id,time,a,b,code\ns,0,1e39,1,c\n": "line 2: channel 'a' is '1e39'; give a finite number within float32",
+    "id,time,a,b,code\ns,0,1,2,c\n" + "s" * 200_000 + ",1,1,2,c\n": "line 3 cannot be read as CSV: field larger",
+    "id,time,a,b,code\ns,0,1,2,c\rs,1,1,2,c\n": "line 2 cannot be read as CSV: new-line character seen in unquoted field",
     "": "standard input is empty",
 }
 
@@ -211,6 +213,13 @@ def test_wrong_lines(tmp_path, capsys, monkeypatch):
     for text, said in WRONG.items():
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         assert said in complaint(capsys, "predict", run, "--follow")
+    monkeypatch.setattr("sys.stdin", None)
+    assert "standard input is closed" in complaint(capsys, "predict", run, "--follow")
+    for text, line in ((b"id,time,a,b,c\xff\n", 1), (b"id,time,a,b,code\ns,0,1,2,c\ns\xff,1,1,2,c\n", 3)):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text), "ascii"))
+        code, out, err = hrnn(capsys, "predict", run, "--follow")
+        assert (code, len(out.splitlines())) == (2, line - 1)
+        assert f"line {line} is not UTF-8" in err
 
 
 def test_a_folder_of_tables_is_predicted_as_it_was_learned(tmp_path, capsys):

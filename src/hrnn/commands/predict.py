@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,12 +169,15 @@ def writer(path: Path | None) -> Iterator[Callable[[Any], None]]:
 
 def follow(trained: Trained) -> int:
     """Lines of CSV in, an answer to each out, at once."""
+    if sys.stdin is None:  # closed by whoever started us, as `<&-` does
+        raise UserError("standard input is closed; give lines of CSV")
+    if hasattr(sys.stdin, "reconfigure"):  # what is no UTF-8 is found in its own line, whatever the locale
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     first = sys.stdin.readline().removeprefix("\ufeff")  # a mark that some programs put before UTF-8
     if not first:
         raise UserError("standard input is empty; give a first line with the names of columns")
     delimiter = delimiter_of(first)
-    header = next(csv.reader([first], delimiter=delimiter))
-    lines = csv.reader(sys.stdin, delimiter=delimiter)
+    header = next(_read([first], delimiter, 1))[1]
     header, written = [trimmed(name) for name in header], header
     if twice := [name for place, name in enumerate(header) if name in header[:place]]:
         raise UserError(f"the first line has two columns called {shortened(twice[0])!r}; rename one")
@@ -187,7 +190,7 @@ def follow(trained: Trained) -> int:
     identity, time = (_column(given, header, names) for given, names in ((own, IDS), (task.time, TIMES)))
     streams: dict[str, Stream] = {}
     out, named = csv.writer(sys.stdout, lineterminator="\n"), False
-    for number, cells in enumerate(lines, 2):
+    for number, cells in _read(sys.stdin, delimiter, 2):
         if not cells:  # an empty line
             continue
         if len(cells) != len(header):
@@ -211,6 +214,20 @@ def follow(trained: Trained) -> int:
         out.writerow([name, stream.steps - 1, *_cells(answer, columns, stream.answers.ahead)])
         sys.stdout.flush()
     return DONE
+
+
+def _read(lines: Iterable[str], delimiter: str, first: int) -> Iterator[tuple[int, list[str]]]:
+    """Rows of CSV and their numbers, or what is wrong with the text of one."""
+    rows, number = csv.reader(lines, delimiter=delimiter), first
+    try:
+        for number, cells in enumerate(rows, first):
+            "".join(cells).encode()
+            yield number, cells
+            number += 1
+    except csv.Error as error:
+        raise UserError(f"line {number} cannot be read as CSV: {error}") from None
+    except UnicodeEncodeError:
+        raise UserError(f"line {number} is not UTF-8; convert it, as iconv does") from None
 
 
 def _column(given: str | None, header: Sequence[str], names: Sequence[str]) -> str | None:

@@ -2,7 +2,8 @@
 
 model.safetensors   the hierarchy with its decoders and their statistics, as `HRNN.save` writes it
 head.safetensors    the weights of the head, where there is one
-config.json         what the head is, and of a run its options, without the paths of the machine that trained it
+config.json         what the head is, the checksums of both, and of a run its options, without the paths of the machine that
+                    trained it
 README.md           the card
 """
 
@@ -15,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 import hrnn
 from hrnn import tensors
 from hrnn.arguments import path_of, shown
+from hrnn.data.fingerprints import fingerprint
 from hrnn.errors import UserError, shortened, words_of
 from hrnn.hierarchy import HRNN, CellChoice
 from hrnn.hub import card, remote
@@ -29,6 +32,7 @@ from hrnn.training.files import content_of, make_folder, write_atomically, writi
 from hrnn.training.trained import load
 
 FORMAT = 1
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MODEL, HEAD, CONFIG, CARD = "model.safetensors", "head.safetensors", "config.json", "README.md"
 
 
@@ -81,9 +85,9 @@ def save_pretrained(
             run = without_scores_of_others(run)
     if head is not None and not isinstance(head, nn.Module):
         raise TypeError(f"head is {shown(head)}; give an nn.Module, or None")
+    make_folder(folder)
     if (folder / CONFIG).exists() and not (folder / MODEL).exists():
         raise UserError(f"{folder} has a {CONFIG} of something else, such as a run; give another folder")
-    make_folder(folder)
     entries = {"format": FORMAT, "library_name": "hrnn", "version": hrnn.__version__, "head": _described(head), "run": run}
     text = card.written(shown_name, model, entries, license, repository or folder.resolve().name)
     # Everything is written before anything is replaced: a full disk leaves what was there.
@@ -92,6 +96,7 @@ def save_pretrained(
         model.save(new / MODEL)
         if head is not None:
             tensors.write(new / HEAD, head.state_dict(), {"kind": "head", "format": FORMAT})
+        entries["files"] = {file: fingerprint(new / file)["sha256"] for file in (MODEL, HEAD) if (new / file).exists()}
         write_atomically(new / CONFIG, json.dumps(entries, indent=2).encode() + b"\n")
         write_atomically(new / CARD, text.encode(errors="backslashreplace"))
         for file in (MODEL, HEAD, CONFIG, CARD):
@@ -121,12 +126,16 @@ def from_pretrained(
         folder = remote.fetched(str(where), revision, [MODEL, HEAD, CONFIG])
     elif revision is not None:
         raise UserError(f"revision is {revision!r} and {folder} is a folder of this machine, which has none; drop it")
+    if head is not None and not isinstance(head, nn.Module):
+        raise TypeError(f"head is {shown(head)}; give an nn.Module, or None")
     about = _read(folder)
     try:
         model = HRNN.load(folder / MODEL, cell=cell)
     except FileNotFoundError:
         raise UserError(f"{folder} lacks {MODEL}; put back a copy of it") from None
-    return Pretrained(model, _head(folder, about["head"], head), about)
+    loaded = Pretrained(model, _head(folder, about["head"], head), about)
+    _check_files(folder, about.get("files"))
+    return loaded
 
 
 def push_to_hub(what: HRNN | str | Path, repository: str, *, private: bool = True, **saving: Any) -> str:
@@ -169,6 +178,14 @@ def _read(folder: Path) -> dict[str, Any]:
     return entries
 
 
+def _check_files(folder: Path, checksums: Any) -> None:
+    """Refuse weights that are not those that were saved with the configuration: damaged, of another model, or half replaced."""
+    for file, checksum in checksums.items() if isinstance(checksums, dict) else ():
+        path = folder / file
+        if file in (MODEL, HEAD) and path.is_file() and fingerprint(path)["sha256"] != checksum:
+            raise UserError(f"{path} is not what was saved with {folder / CONFIG}; put back copies of both, or save again")
+
+
 def _head(folder: Path, described: dict[str, Any] | None, given: nn.Module | None) -> nn.Module | None:
     """The head with its weights: made again, or the one that was given."""
     if described is None:
@@ -184,7 +201,7 @@ def _head(folder: Path, described: dict[str, Any] | None, given: nn.Module | Non
             own = shortened(described.get("name"))
             raise UserError(f"the head of {folder} is a module of somebody's own, {own}; give one like it: head=...")
         weight = weights.get("weight")
-        if weight is None or weight.dim() != 2 or set(weights) - {"weight", "bias"}:
+        if weight is None or weight.dim() != 2 or set(weights) - {"weight", "bias"} or weight.dtype not in DTYPES:
             raise UserError(f"{folder / HEAD} does not hold the linear layer that it should; put back a copy of it")
         given = nn.Linear(weight.shape[1], weight.shape[0], bias="bias" in weights, dtype=weight.dtype)
     try:
