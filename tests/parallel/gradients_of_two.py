@@ -39,6 +39,7 @@ CASES = [
     ("unlocked", "given", "lengths in one"),
     *(("unlocked", hierarchy, "targets in one") for hierarchy in ("fixed", "given", "own cell")),
     *(("unlocked", hierarchy, "long segment in one") for hierarchy in ("given", "given, three levels")),
+    *(("unlocked", hierarchy, f"{rows} in one") for hierarchy in ("fixed", "given") for rows in ("fewer rows", "no rows")),
 ]
 
 
@@ -63,15 +64,24 @@ class Problem:
         if data == "targets in one":
             self.mask = torch.zeros(2, STEPS, BATCH, dtype=torch.bool)
             self.mask[:, 5:, 0] = True
+        self.left = {"fewer rows in one": BATCH - 1, "no rows in one": BATCH // 2}.get(data, BATCH)
+        if data == "no rows in one":
+            self.lengths = torch.tensor([STEPS] * self.left + [0] * (BATCH - self.left))
         if data == "lengths in one":
             self.lengths = torch.tensor([STEPS] * (BATCH - 1) + [STEPS - 5])
         if data == "reset in one":
             self.reset = torch.zeros(2, STEPS, BATCH, dtype=torch.bool)
             self.reset[:, 7, -1] = True
 
+    def rows_of(self, group: Group) -> torch.Tensor:
+        """This process's rows that are left; one that has none keeps one, of no length."""
+        mine = torch.tensor(group.rows(BATCH))
+        left = mine[mine < self.left]
+        return left if len(left) else mine[:1]
+
     def backward(self, method: str, group: Group, betas: list[float]) -> tuple[State, list]:
         """Two windows, as a process of the group sees them; the state after them and what is to be compared."""
-        rows = torch.tensor(group.rows(BATCH))
+        rows = self.rows_of(group)
         updates = None
         if method == "unlocked":
             updates = hrnn.Updates(
@@ -126,13 +136,17 @@ def compared(group: Group, method: str, hierarchy: str, data: str) -> dict:
     betas = [0.0 if data == "targets in one" else 0.5] * len(problem.model.periods)
     whole, expected = other.backward(method, ALONE, betas)
     mine, found = problem.backward(method, group, betas)
-    together = State.together([State.from_tensors(one) for one in group.all_gather(mine.tensors())])
+    if problem.left < BATCH:  # different numbers of rows cannot be gathered
+        rows = problem.rows_of(group)
+        whole = whole.select(rows) if bool((rows < problem.left).all()) else mine
+    else:
+        mine = State.together([State.from_tensors(one) for one in group.all_gather(mine.tensors())])
     return {
         "numbers": difference(found[1], expected[1]),
         "scale": max(float(value.abs().max()) for value in expected[1]),
         "exact": found[0] == expected[0],
         "moves": found[0] if method == "unlocked" else None,
-        "state": difference(list(together.tensors().values()), list(whole.tensors().values())),
+        "state": difference(list(mine.tensors().values()), list(whole.tensors().values())),
     }
 
 

@@ -94,7 +94,7 @@ class Restricted(Gradient):
         model, clock = window.model, window.state.clock
         if self.top == "checkpointed":
             return checkpointed_top(window, objective, self.at_once)
-        mover = Mover(updates, len(model.levels), window.local_weight, window.state.batch)
+        mover = Mover(updates, len(model.levels), window.local_weight, window.rows)
         together = window.in_phase and in_phase(model.levels, model.periods, clock)
         if self.replay and model.periods:
             return self._replayed(window, objective, mover, together)

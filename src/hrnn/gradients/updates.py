@@ -29,7 +29,7 @@ class Updates:
     after:      called with (level, optimizer) after each move: learning-rate schedules, weight averaging
     group:      `hrnn.parallel.Group`: the processes that share the batch. Gradients are added up over them at every move,
                 levels move at the same steps in all; `weight` and `local_weight` must be those of the whole batch
-    rows:       rows of the whole batch; by default as many as this process has, in every process of the group
+    rows:       rows of the whole batch; by default those that the processes of the group have in the window, together
 
     A loss counts for the mean over the steps since its level's last move. A parameter that got no gradient since then is not
     moved. At the end of a window everything moves that has not. A failure in mid-window leaves what has moved by then.
@@ -161,12 +161,14 @@ class Gathering(Protocol):
 
 
 class Mover:
-    """When each level of one window moves; without `Updates`, never."""
+    """When each level of one window moves; without `Updates`, never. batch: rows that this process has in the window."""
 
     def __init__(self, updates: Updates | None, levels: int, share: float | None, batch: int):
         self.updates, self.share = updates, share
         self.group = ALONE if updates is None else updates.group
-        self.rows = updates.rows if updates is not None and updates.rows is not None else batch * self.group.size
+        given = None if updates is None else updates.rows
+        # In one process fewer rows may be left than in another; all must weigh what they sum alike.
+        self.rows = max(1, int(self.group.all_reduce(torch.tensor(batch)))) if given is None else given
         self.closed = [0] * levels  # segments or rounds since the level's last move
         self.moved_at = [0] * levels
         self.touched = [False] * levels  # has a loss reached the level since then?

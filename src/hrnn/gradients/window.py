@@ -157,6 +157,13 @@ class Window:
             )
         return x
 
+    @property
+    def rows(self) -> int:
+        """Of the batch; none where, of a window that is given as a whole, none has any step: one of several processes may have
+        come to the end of all of its own."""
+        lengths = None if self.streamed else self._first.lengths
+        return 0 if lengths is not None and not bool(lengths.any()) else self.state.batch
+
     def __iter__(self) -> Iterator[Chunk]:
         if self._ready is not None:
             yield from self._ready
