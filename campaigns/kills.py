@@ -201,7 +201,7 @@ def pair(arguments: list[str], folder: Path, delay: float | None = None, victims
     children = []
     for rank in ("0", "1"):
         variables = {**shared, "RANK": rank, "LOCAL_RANK": rank}
-        children.append(begin([*arguments, "--timeout", "30"], folder, environment=variables))
+        children.append(begin([*arguments, "--timeout", "20"], folder, environment=variables))
     if delay is not None:
         time.sleep(delay)
         for victim in victims:

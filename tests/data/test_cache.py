@@ -186,6 +186,25 @@ def test_a_damaged_cache_is_one_sentence(path, tmp_path, name):
     file.unlink()
     with pytest.raises(UserError, match=r"damaged|no cache"):
         Sequences(tmp_path / "c")
+    os.mkfifo(file)  # whose reader would wait for ever
+    with pytest.raises(UserError, match=r"not a regular file"):
+        Sequences(tmp_path / "c")
+
+
+def test_arrays_of_a_cache_that_do_not_belong_together(path, tmp_path):
+    place = cache(table(path), tmp_path / "c").folder
+    for name, damaged in (
+        ("times", lambda array: array[:-1]),
+        ("offsets", lambda array: np.concatenate([array[:1], array[1:-1] + array[-1], array[-1:]])),
+        ("ids", lambda array: np.full_like(array, 255)),
+    ):
+        file = place / f"{name}.npy"
+        before = file.read_bytes()
+        np.save(file, damaged(np.load(file)))
+        with pytest.raises(UserError, match=r"is damaged .*; remove the folder, and it is made again"):
+            Sequences(place).id(0)
+        file.write_bytes(before)
+    assert Sequences(place).id(0)
 
 
 def test_a_cache_of_a_newer_version_is_refused(path, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -49,7 +50,9 @@ class Sequences:
             self._step_targets = self._array("step_targets") if self.layout.target == "step" else None
             self._id_ends = self._array("id_ends")
             self._ids = self._array("ids")
-            whole = self.offsets[-1] == len(self._values) and len(self.offsets) == len(self._id_ends) + 1
+            of_steps = (self._values, self._times, self._missing, self._step_targets)
+            whole = all(array is None or len(array) == self.offsets[-1] for array in of_steps)
+            whole = whole and len(self.offsets) == len(self._id_ends) + 1 and bool((np.diff(self.offsets) >= 0).all())
         except (KeyError, TypeError, IndexError, ValueError, OSError, EOFError) as error:
             if isinstance(error, UserError):
                 raise
@@ -62,7 +65,8 @@ class Sequences:
         self.holder: object = None  # of a temporary folder
 
     def _array(self, name: str) -> NDArray[Any]:
-        return np.asarray(np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False))  # a plain view is quicker
+        path = _regular(self.folder / f"{name}.npy")
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # a plain view is quicker
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -95,7 +99,11 @@ class Sequences:
 
     def id(self, number: int) -> str:
         first = int(self._id_ends[number - 1]) if number else 0
-        return self._ids[first : int(self._id_ends[number])].tobytes().decode("utf-8", "surrogatepass")
+        text = self._ids[first : int(self._id_ends[number])].tobytes()
+        try:
+            return text.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise UserError(f"the cache {self.folder} is damaged (ids); remove the folder, and it is made again") from None
 
     @property
     def ids(self) -> Iterator[str]:
@@ -137,14 +145,21 @@ class Sequences:
         return found if unit == 1 else found / unit
 
 
+def _regular(path: Path) -> Path:
+    """A pipe would let its reader wait for ever."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"{path.name} is not a regular file")
+    return path
+
+
 def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = json.loads(_regular(path).read_bytes())
         number = manifest["format"]
     except OSError as error:
         raise UserError(f"{folder} is no cache of sequences: {path.name} cannot be read ({error.strerror or error})") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"the cache {folder} is damaged ({path.name}); remove the folder, and it is made again") from None
     if number != FORMAT:
         raise UserError(
