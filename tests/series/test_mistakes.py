@@ -118,6 +118,8 @@ LONG = {"id": [f"s{i // 5}" for i in range(100)], "ds": list(range(5)) * 20, "v"
     [
         (lambda folder: [], "no data; name files or a folder"),
         (lambda folder: [folder / "none.csv"], "none.csv does not exist"),
+        (good("--validation", "none.csv"), "none.csv does not exist"),
+        (good("--test", "gone"), "gone does not exist"),
         (good("--target", "lable"), "no column 'lable' for target; did you mean 'label'?"),
         (good("--values", "a", "coed"), "no column 'coed' for values; did you mean 'code'?"),
         (good("--id", "idd"), "no column 'idd' for id; did you mean 'id'?"),

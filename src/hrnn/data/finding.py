@@ -99,7 +99,8 @@ def _names(data: Any) -> bool:
         if isinstance(data, str) or hasattr(data, "__fspath__")
         else list(data.values() if isinstance(data, dict) else data)
     )
-    return not some or any(isinstance(one, str) or hasattr(one, "__fspath__") for one in some)
+    within = [one for several in some if isinstance(several, list | tuple) for one in several]  # those of a part
+    return not some or any(isinstance(one, str) for one in some) or any(hasattr(one, "__fspath__") for one in [*some, *within])
 
 
 def _called(kind: Any, data: Paths, options: dict[str, Any]) -> Source:
