@@ -209,6 +209,20 @@ def test_the_system_lets_no_file_of_the_cache_grow_beyond(tmp_path, capsys, most
     assert not list((tmp_path / "runs" / "cache").glob(".*"))
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--class-weights", "balanced"), "--class-weights balanced weighs classes, and what is learned here is none"),
+        (("--readout", "mean"), "--readout mean is for one target a sequence, and each step has its own"),
+        (("--readout", "last", "--forecast", 2), "--readout last is for one target a sequence"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(tmp_path, capsys, words, message):
+    write_table(pa.table({"y": np.sin(np.arange(300.0))}), tmp_path / "t.csv")
+    code, _, err = hrnn(capsys, "train", "series", tmp_path / "t.csv", *words, "--run", tmp_path / "run")
+    assert (code, message in err, (tmp_path / "run").exists()) == (2, True, False), err
+
+
 def test_sequences_shorter_than_a_period_are_a_warning_while_others_are_longer(tmp_path, capsys):
     path = write_table(panel(shortest=5), tmp_path / "t.parquet")
     arguments = ("train", "series", path, "--hidden-sizes", "8", "8", "--periods", "9", "--batch", "4", "--updates", "1")

@@ -138,8 +138,12 @@ class Series(Options):
             )
             if not pre.tokens:
                 task = replace(task, normalise=pre.normalise)
+            if task.readout != "every" and task.asked.target != "sequence":
+                raise UserError(f"--readout {task.readout} is for one target a sequence, and each step has its own; drop it")
+            if task.class_weights == "balanced" and pre.target_kind != "class":
+                raise UserError("--class-weights balanced weighs classes, and what is learned here is none; drop it")
             part, _ = task.part("training")
-            if pre.target_kind == "class" and task.class_weights == "balanced":
+            if task.class_weights == "balanced":
                 counts = part.class_counts()
                 task = replace(task, weights=tuple((counts.sum() / (len(counts) * np.maximum(counts, 1))).tolist()))
             if task.asked.target == "next":
