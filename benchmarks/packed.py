@@ -25,7 +25,7 @@ from benchmarks.run import environment
 from hrnn.tasks import Batch, Series
 from hrnn.tasks.series.batches import Carried
 from hrnn.training.config import Budget, Config, Learning, Model, resolved
-from hrnn.training.loop import learn
+from hrnn.training.learning import learn
 from hrnn.training.run import Run
 
 ROWS, WINDOW, SHORTEST, LONGEST = 16, 500, 20, 1000

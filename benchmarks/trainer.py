@@ -25,7 +25,8 @@ from hrnn.training import folder as folders
 from hrnn.training import literal
 from hrnn.training.config import Budget, Config, resolved
 from hrnn.training.display import Lines
-from hrnn.training.loop import after_batch, learn
+from hrnn.training.learning import learn
+from hrnn.training.loop import after_batch
 from hrnn.training.run import Run
 
 ENDLESS = Budget(updates=10**6)

@@ -13,10 +13,10 @@ from typing import Any
 
 from hrnn import cli
 from hrnn.data.growing import GrowingArray
-from hrnn.training import checkpoint, loop
+from hrnn.training import checkpoint, learning, loop
 
 PLACES: dict[str, tuple[Any, str]] = {
-    "update": (loop, "move"),
+    "update": (learning, "move"),
     "checkpoint": (checkpoint, "write_atomically"),
     "cache": (GrowingArray, "append"),
     "validation": (loop, "evaluated"),

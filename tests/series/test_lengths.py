@@ -9,7 +9,7 @@ import torch
 from hrnn.gradients import Full
 from hrnn.tasks import Batch, Reading, Series
 from hrnn.tasks.series.batches import Asked, Windows, edges
-from hrnn.training import loop
+from hrnn.training import learning
 from hrnn.training.config import Budget, Config, Learning, Model, resolved
 from hrnn.training.run import Run
 from tests.data.made import write_table
@@ -33,9 +33,9 @@ def gradients(run, batch, monkeypatch):
         run.network.zero_grad()
         return sums
 
-    monkeypatch.setattr(loop, "move", move)
+    monkeypatch.setattr(learning, "move", move)
     windows = [replace(window, x=window.x.double()) for window in batch.windows]
-    loop.learn(run, Batch(windows, whole=True))
+    learning.learn(run, Batch(windows, whole=True))
     return found, sum(window.targets for window in windows), sum(window.places for window in windows)
 
 
@@ -104,7 +104,7 @@ def test_levels_move_as_often_as_with_equal_lengths(tmp_path):
     for rows in (longest, mixed):
         before = list(run.updates.moves)
         reading = Reading(0, 5, 100, segment=100)  # one window
-        loop.learn(run, Batch(Windows(part, rows, part.lengths[rows], reading, asked), whole=True))
+        learning.learn(run, Batch(Windows(part, rows, part.lengths[rows], reading, asked), whole=True))
         moves.append([now - then for now, then in zip(run.updates.moves, before, strict=True)])
     assert moves[0] == moves[1]
     assert moves[0][0] == -(-part.lengths.max() // 3)

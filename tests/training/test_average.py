@@ -15,7 +15,8 @@ from hrnn.training.checkpoint import read as read_checkpoint
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.evaluation import evaluate, values_of
 from hrnn.training.journal import read as read_journal
-from hrnn.training.loop import learn, start
+from hrnn.training.learning import learn
+from hrnn.training.loop import start
 from hrnn.training.network import build, reading
 from hrnn.training.run import Run
 from hrnn.training.saving import return_to, save

@@ -16,7 +16,8 @@ from hrnn.training.checkpoint import read as read_checkpoint
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.evaluation import Sums
 from hrnn.training.journal import read as read_journal
-from hrnn.training.loop import learn, start, train
+from hrnn.training.learning import learn
+from hrnn.training.loop import start, train
 from hrnn.training.run import Run
 from hrnn.training.saving import save
 from hrnn.training.trained import load

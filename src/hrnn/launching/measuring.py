@@ -10,7 +10,7 @@ from typing import Any
 from hrnn.memory import measure
 from hrnn.tasks import Batch, Task, Window
 from hrnn.training.config import Config, from_json, to_json
-from hrnn.training.loop import learn
+from hrnn.training.learning import learn
 from hrnn.training.network import reading
 from hrnn.training.run import Run
 
