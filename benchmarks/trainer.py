@@ -48,7 +48,7 @@ def configurations() -> dict[str, Config]:
         found["Penn TreeBank, paper"] = Config(
             Text(data=(path.parent,), unknown=False), literal.MODEL, literal.LEARNING, ENDLESS
         )
-    return {name: literal.with_beta(config) for name, config in found.items()}
+    return {name: literal.as_published(config) for name, config in found.items()}
 
 
 def bare(run: Run, number: int) -> None:

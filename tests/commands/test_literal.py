@@ -68,6 +68,8 @@ def test_options_beside_it_win(tmp_path, words, expected):
         (Config(Pixels(pool=2)), {"hidden_sizes": (256, 256), "periods": (10,), "batch": 100, "epochs": 20}),
         (Config(Pixels(), Model(periods=(28,))), {"hidden_sizes": (256, 256), "periods": (28,), "learning_rate": 1e-3}),
         (Config(Pixels(), Model(model="lstm")), {"hidden_sizes": (256,), "periods": (), "betas": ()}),
+        (Config(Pixels(), Model(periods=(7, 14))), {"hidden_sizes": (256, 256, 256), "betas": (0.1, 0.1)}),
+        (Config(Pixels(), Model("gr-hrnn")), {"hidden_sizes": (256, 256), "betas": (0.0,)}),
         (Config(Pixels(), budget=Budget(updates=3)), {"updates": 3, "epochs": None, "schedule": "constant"}),
         (Config(Text()), {"window": 50, "batch": 100, "learning_rate": 1e-3, "schedule": "constant", "epochs": 8}),
     ],

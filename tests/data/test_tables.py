@@ -310,14 +310,16 @@ def test_a_column_may_be_empty_in_one_of_the_files(tmp_path, ending, order):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_a_file_may_have_no_targets_for_its_steps(tmp_path, ending):
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_file_may_have_no_targets_for_its_steps(tmp_path, ending, first):
     labelled = pa.table({"id": ["a", "a", "b"], "v": [1.0, 2, 3], "label": ["up", "down", "up"]})
     without = pa.table({"id": ["c", "c"], "v": [3.0, 4], "label": pa.nulls(2)})
     paths = [write_table(one, tmp_path / f"{place}.{ending}") for place, one in enumerate((labelled, without))]
-    sequences = cache(table(paths))
+    sequences = cache(table(paths[first:] + paths[:first], target="label"))
     assert (sequences.layout.target, sequences.labels["target"]) == ("step", ["up", "down"])
-    assert [sequences.step_targets(n).tolist() for n in range(2)] == [[0, 1], [0]]
-    assert np.isnan(sequences.step_targets(2)).tolist() == [True, True]
+    found = {name: sequences.step_targets(n).tolist() for n, name in enumerate(sequences.ids)}
+    assert (found["a"], found["b"]) == ([0, 1], [0])
+    assert np.isnan(found["c"]).tolist() == [True, True]
 
 
 def test_an_id_without_a_letter(tmp_path):

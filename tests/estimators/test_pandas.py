@@ -11,6 +11,7 @@ import hrnn
 from hrnn.errors import UserError
 from tests.estimators.made import QUICK, columns, repeated, waves
 
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install pyarrow")
 pd = pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
 
 X, Y = waves()
@@ -64,6 +65,15 @@ def test_a_list_of_tables_is_read_by_the_names_of_columns():
     assert np.array_equal(by_column.predict_proba(turned), by_column.predict_proba(X))
     with pytest.raises(UserError, match="the data have the columns a, c, and training had a, b; give each by its name"):
         by_column.predict([one.rename(columns={"b": "c"}) for one in tables])
+
+
+def test_columns_may_be_called_by_numbers_and_tables_be_of_pyarrow():
+    tables = [pd.DataFrame(one) for one in X]  # columns 0 and 1
+    model = hrnn.SequenceClassifier(**QUICK).fit(tables, Y)
+    expected = model.predict_proba(X)
+    assert np.array_equal(model.predict_proba([one[[1, 0]] for one in tables]), expected)
+    arrow = [pa.table({"1": one[:, 1], "0": one[:, 0]}) for one in X]
+    assert np.array_equal(model.predict_proba(arrow), expected)
 
 
 def test_masked_values_are_missing():

@@ -243,6 +243,22 @@ def test_a_level_that_moves_only_at_the_end_moves_by_the_gradient_of_the_window(
         torch.testing.assert_close(moved, locked - RATE * locked.grad, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("output", ["lowest", "all"])
+def test_a_row_without_targets_moves_no_level_above(output):
+    """Also where the head reads all levels."""
+    sizes, (_, _, x, y, _) = [3, 4, 2], problem([3], [])
+    model = hrnn.HRNN(x.shape[-1], sizes, [hrnn.Given(3), hrnn.Given(3)], output=output).double()
+    head = torch.nn.Linear(model.output_size, 1).double()
+    boundaries = torch.zeros(STEPS, BATCH, 2, dtype=torch.bool)
+    boundaries[0], boundaries[::4, 0] = True, True
+    mask = torch.ones(STEPS, BATCH, dtype=torch.bool)
+    mask[:, 0] = False
+    updates = hrnn.Updates(model, sgd, heads=head.parameters())
+    options = {"loss": make_loss(head), "boundaries": boundaries, "updates": updates, "betas": [0.0, 0.0]}
+    hrnn.Restricted(round_steps=4).backward(model, x, y, mask=mask, **options)
+    assert updates.moves == [1, 1, 1]
+
+
 @pytest.mark.parametrize("cell", ["lstm", Elman])
 def test_segments_without_a_target_do_not_move_a_level(cell):
     """Row 0 completes a segment in every round and has no target; the others have some, and one segment."""

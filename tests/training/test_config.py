@@ -1,6 +1,8 @@
 import gzip
 import json
+import os
 import pkgutil
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +58,21 @@ def test_a_short_text_is_learned_in_many_windows_of_few_rows(tmp_path, size, row
     assert Text(data=(tmp_path / "none.txt",)).suggestions()["batch"] == 16  # that it is missing is said where it is read
 
 
+def test_gzip_files_may_be_put_together(tmp_path):
+    text = random.Random(0).randbytes(900_000).hex().encode()
+    (tmp_path / "a.gz").write_bytes(gzip.compress(text, 1) + gzip.compress(b"a"))
+    assert 48 <= Text(data=(tmp_path / "a.gz",)).suggestions()["batch"] <= 100  # packed it is about half as long
+
+
+def test_a_text_is_as_long_however_its_path_is_written(tmp_path, monkeypatch):
+    (tmp_path / "a.txt").write_text("ab " * 200_000)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Text(data=(Path("~/a.txt"),)).suggestions()["batch"] == 32
+    os.mkfifo(tmp_path / "pipe")  # which would let its reader wait for ever
+    with pytest.raises(UserError, match="does not exist or is not a file"):
+        resolved(Config(Text(data=(tmp_path / "pipe",))))
+
+
 @pytest.mark.parametrize(
     ("task", "model", "start", "step"),
     [
@@ -74,6 +91,19 @@ def test_a_short_text_is_learned_in_many_windows_of_few_rows(tmp_path, size, row
 def test_lengths_of_copy_start_where_a_hierarchy_learns_them(task, model, start, step):
     copy = resolved(Config(task, model)).task
     assert (copy.start, copy.step) == (start, step)
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (Copy(length=9, start=3), "--length 9 trains at one length and --start 3 at growing ones"),
+        (Copy(length=9, until=20), "--until 20 ends a curriculum and --length 9 is none"),
+        (Copy(start=9, until=5), "--until 5 ends a curriculum that starts at --start 9"),
+    ],
+)
+def test_lengths_of_copy_that_contradict_each_other(task, message):
+    with pytest.raises(UserError, match=message):
+        resolved(Config(task))
 
 
 @pytest.mark.parametrize(

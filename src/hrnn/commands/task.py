@@ -59,9 +59,10 @@ def full_command(command: str, name: str) -> str:
 
 def help_text(kind: type[Task]) -> str:
     """The task's docstring with its examples, and what it takes for options of the run that are not given."""
+    known = kind.suggestions is Task.suggestions or kind.decided_by_data  # what is taken, but for what the data decide
     values = {
         name: " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        for name, value in {**SUGGESTED, **kind.suggested}.items()
+        for name, value in {**(SUGGESTED if known else {}), **kind.suggested}.items()
         if name not in kind.decided_by_data
     }
     taken = " ".join(f"{_option(name)} {value}".rstrip() for name, value in values.items())

@@ -133,14 +133,27 @@ def unmasked(array: Any) -> Any:
 
 
 def columns_of(x: Any, where: str) -> list[str] | None:
-    """Of sequences that are tables of pandas or Polars: the names of their columns, the same in all. None: they are arrays."""
+    """Of sequences that are tables of pandas, Polars or pyarrow: the names of their columns, the same in all. None: they are
+    arrays."""
     if not isinstance(x, list | tuple) or not any(hasattr(one, "columns") for one in x):
         return None
-    names = [[str(name) for name in getattr(one, "columns", ())] for one in x]
+    names = [[str(name) for name in _names(one)] for one in x]
     if other := next((place for place, some in enumerate(names) if some != names[0]), 0):
         said = [shortened(", ".join(some), 100) or "none" for some in (names[other], names[0])]
         raise UserError(f"sequence {other} of {where} has the columns {said[0]}, and the first {said[1]}; give all the same")
     return names[0]
+
+
+def _names(table: Any) -> Any:
+    """Of columns; pyarrow's `columns` are their values."""
+    return table.column_names if hasattr(table, "column_names") else getattr(table, "columns", ())
+
+
+def with_columns(table: Any, names: Sequence[str]) -> Any:
+    """A table with its columns in this order."""
+    own = {str(name): name for name in _names(table)}
+    wanted = [own[name] for name in names]
+    return table.select(wanted) if hasattr(table, "column_names") else table[wanted]
 
 
 def _sequences(x: Any, y: Any, where: str) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class _Pass:
         self.labels: Vocabulary | None = None
         self.target_kind: Kind | None = None
         if found.target is not None:
-            self.target_kind = kind_of(first.types[found.target])
+            self.target_kind = kind_of(self._filled(first, found.target).types[found.target])
             if self.target_kind not in ("number", "text"):
                 raise UserError(
                     f"target {found.target!r} of {first.path} is {first.types[found.target]}; give numbers or texts"

@@ -14,13 +14,15 @@ from hrnn.errors import UserError
 
 
 def unpacked_size(path: Path) -> int:
-    """Bytes of a file as `unpacked` reads it, up to multiples of 4 GiB, without reading it; 0 where there is none."""
+    """Bytes of a file as `unpacked` reads it, about, without reading it; 0 where there is none."""
+    if not path.is_file():  # a pipe would let its reader wait for ever
+        return 0
     try:
         with open(path, "rb") as file:
             if file.read(2) != b"\x1f\x8b":
                 return path.stat().st_size
-            file.seek(-4, os.SEEK_END)  # gzip ends with that number
-            return int.from_bytes(file.read(4), "little")
+            file.seek(-4, os.SEEK_END)  # gzip ends with that number, of its last piece and up to multiples of 4 GiB
+            return max(int.from_bytes(file.read(4), "little"), path.stat().st_size)
     except OSError:
         return 0
 

@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from hrnn.arguments import shown
-from hrnn.data.array_sources import columns_of, unmasked
+from hrnn.data.array_sources import columns_of, unmasked, with_columns
 from hrnn.errors import UserError, shortened, words_of
 
 Values = list[NDArray[Any]]  # (time, channels) of each sequence
@@ -76,7 +76,7 @@ def _by_name(estimator: Any, X: Any, columns: list[str], reset: bool) -> Any:
     if sorted(columns) != sorted(known):
         said = [shortened(", ".join(names), 200) for names in (columns, known)]
         raise UserError(f"sequences of X have the columns {said[0]}, and those of fit had {said[1]}; give each by its name")
-    return X if columns == known else [one[known] for one in X]
+    return X if columns == known else [with_columns(one, known) for one in X]
 
 
 def _are_several(X: Any) -> bool:

@@ -206,6 +206,7 @@ class Rounds:
             tape.reached[at] = True if targets is None else targets
             for one, there, d_hidden in zip(above, records, parts, strict=True):
                 known = there >= 0 if plan.valid is None else (there >= 0) & plan.valid
+                known = known if part.mask is None else known & part.mask
                 one.add(there[known], d_hidden[known])
 
     def _latest(self, tape: RecordTape, plan: RowByRow) -> Tensor:

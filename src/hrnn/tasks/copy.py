@@ -69,10 +69,11 @@ class Copy(Task):
             raise UserError(
                 f"--length {self.length} trains at one length and {' '.join(given)} at growing ones; give one or the other"
             )
-        if self.until is not None and (self.length is not None or self.until < self.first_length):
+        if self.until is not None and self.length is not None:
+            raise UserError(f"--until {self.until} ends a curriculum and --length {self.length} is none; give one or the other")
+        if self.until is not None and self.until < self.first_length:
             raise UserError(
-                f"--until {self.until} ends a curriculum that starts at --start {self.first_length}; give a length from there "
-                "on, and no --length"
+                f"--until {self.until} ends a curriculum that starts at --start {self.start}; give a length from there on"
             )
 
     def suited(self, periods: tuple[int, ...], window: int) -> Copy:

@@ -84,8 +84,9 @@ class Text(Task):
         compiled(self.boundaries)
 
     def suggestions(self) -> dict[str, Any]:
-        folder = next((path for path in self.data if path.is_dir()), None)
-        files = (penn_treebank(folder)["training"],) if folder else self.data
+        data = [path.expanduser() for path in self.data]
+        folder = next((path for path in data if path.is_dir()), None)
+        files = [penn_treebank(folder)["training"]] if folder else data
         rows = sum(map(unpacked_size, files)) // (WINDOWS * self.suggested["window"])
         return {**self.suggested, "batch": min(max(rows // 4 * 4, LEAST_ROWS), MOST_ROWS)}  # so that processes can share them
 

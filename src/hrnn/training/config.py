@@ -109,10 +109,7 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
     if config.flat:
         sizes = model.hidden_sizes or tuple(suggested["hidden_sizes"])[-1:]
         model = replace(model, hidden_sizes=sizes, periods=model.periods or ())
-    levels = tuple(suggested["hidden_sizes"]) if model.hidden_sizes is None else model.hidden_sizes
-    if model.hidden_sizes is None and model.periods is not None:  # then the periods say how many levels there are
-        count = len(config.reaches) + len(model.periods) + 1
-        levels = (levels + levels[-1:] * count)[:count]
+    levels = sizes_for(config, tuple(suggested["hidden_sizes"])) if model.hidden_sizes is None else model.hidden_sizes
     periods = tuple(suggested["periods"]) if model.periods is None else model.periods
     below_top = max(len(levels) - 1, 0)
     window = suggested["window"] if model.window is None else model.window
@@ -136,6 +133,14 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
     config = checked(replace(config, task=task, model=model, learning=learning, budget=budget))
     config = fitted(replace(config, task=config.task.resolved()))  # late, because it may read data
     return config if at_once else replace(config, model=replace(config.model, segments_at_once=_segments_at_once(config)))
+
+
+def sizes_for(config: Config[Any], sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Sizes that nobody gave: given periods say how many levels there are."""
+    if config.model.periods is None:
+        return sizes
+    count = len(config.reaches) + len(config.model.periods) + 1
+    return (sizes + sizes[-1:] * count)[:count]
 
 
 def _segments_at_once(config: Config[Any]) -> int:

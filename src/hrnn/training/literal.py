@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from hrnn.training.config import Config, Learning, Model
+from hrnn.training.config import Config, Learning, Model, sizes_for
 
 Part = TypeVar("Part")
 
@@ -18,12 +18,15 @@ BUDGETS = ("updates", "sequences", "epochs")
 
 def as_published(config: Config[Any]) -> Config[Any]:
     """With what the paper has for the task where nothing is given, and its beta, if the model has local losses."""
-    published: dict[str, Any] = dict(config.task.published)
-    if config.model.betas is None and config.model.has_local_losses:
-        published["betas"] = (BETA,)
-    of_hierarchy = {"hidden_sizes", "periods"} if config.flat else set()
-    of_budget = set() if all(getattr(config.budget, name) is None for name in BUDGETS) else set(BUDGETS)
-    published = {name: value for name, value in published.items() if name not in of_hierarchy | of_budget}
+    published: dict[str, Any] = {"betas": (BETA,), **config.task.published}
+    if "hidden_sizes" in published:
+        published["hidden_sizes"] = sizes_for(config, published["hidden_sizes"])
+    others = set() if config.model.has_local_losses else {"betas"}
+    if config.flat:
+        others |= {"hidden_sizes", "periods"}
+    if any(getattr(config.budget, name) is not None for name in BUDGETS):
+        others |= set(BUDGETS)
+    published = {name: value for name, value in published.items() if name not in others}
     return replace(
         config,
         task=_completed(config.task, published),

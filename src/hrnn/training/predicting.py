@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from hrnn.data import Part, Sequences, Source, Spans, cache, find, folder, table
-from hrnn.data.array_sources import Arrays, columns_of
+from hrnn.data.array_sources import Arrays, columns_of, with_columns
 from hrnn.data.columns import NO_DATA, PARTS, TARGETS, TIMES
 from hrnn.data.folders import Folder
 from hrnn.data.source import paths_in
@@ -75,7 +75,7 @@ def in_order(data: Any, channels: Sequence[str]) -> Any:
     if columns is None or columns == list(channels):
         return data
     if sorted(columns) == sorted(channels):
-        return [one[list(channels)] for one in data]
+        return [with_columns(one, channels) for one in data]
     if list(channels) == [f"x{place}" for place in range(len(channels))]:  # arrays, which have no names
         return data
     said = [shortened(", ".join(names), 200) for names in (columns, channels)]
