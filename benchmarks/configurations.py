@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Configuration:
-    """Sizes of a run; `text` means characters with given word boundaries instead of fixed periods."""
+    """Sizes of a run. text: characters with given word boundaries instead of fixed periods. rows: "given" draws boundaries
+    six steps apart in the mean, "endless" the same but for one row that never ends a segment, "ragged" draws lengths."""
 
     inputs: int
     sizes: tuple[int, ...]
@@ -30,6 +31,26 @@ class Configuration:
     batch: int
     tokens: bool = True
     text: bool = False
+    rows: str = "alike"
+    cell: str | type[nn.Module] = "lstm"
+
+
+class MinimalGRU(nn.Module):
+    """A cell of a user's own."""
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.gate = nn.Linear(input_size + hidden_size, hidden_size)
+        self.value = nn.Linear(input_size, hidden_size)
+
+    def initial_state(self, batch: int) -> tuple[torch.Tensor]:
+        return (self.value.weight.new_zeros(batch, self.hidden_size),)
+
+    def step(self, inputs: torch.Tensor, state: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+        (h,) = state
+        keep = torch.sigmoid(self.gate(torch.cat([inputs, h], 1)))
+        return (keep * h + (1 - keep) * torch.tanh(self.value(inputs)),)
 
 
 CONFIGURATIONS = {
@@ -38,6 +59,13 @@ CONFIGURATIONS = {
     "deep-copy": Configuration(3, (64, 256, 1024), (5, 5), 1000, 100),
     "small": Configuration(3, (64, 64), (10,), 200, 16),
     "three-levels": Configuration(3, (128, 128, 128), (10, 10), 10_000, 16),
+    "small-deep": Configuration(3, (64, 64, 64), (5, 5), 200, 16),
+    "given-64": Configuration(3, (64, 64), (), 200, 16, rows="given"),
+    "given-256": Configuration(3, (256, 256), (), 200, 32, rows="given"),
+    "endless": Configuration(3, (128, 128), (), 2000, 16, rows="endless"),
+    "ragged-64": Configuration(3, (64, 64), (10,), 200, 16, rows="ragged"),
+    "ragged-256": Configuration(3, (256, 256), (10,), 200, 32, rows="ragged"),
+    "own-cell": Configuration(3, (64, 64), (10,), 200, 16, cell=MinimalGRU),
     "characters-50": Configuration(128, (256, 512), (), 50, 100, text=True),
     "characters-1000": Configuration(128, (256, 512), (), 1000, 100, text=True),
 }
@@ -49,7 +77,10 @@ METHODS = ("floor", "nn.LSTM", "naive", "checkpoint", *OWN)
 
 def methods(name: str) -> tuple[str, ...]:
     """Those that make sense for a configuration: the rivals know fixed periods only, and hold long windows in memory."""
-    return ("nn.LSTM", "full", "restricted") if CONFIGURATIONS[name].text else METHODS
+    c = CONFIGURATIONS[name]
+    if c.text:
+        return "nn.LSTM", "full", "restricted"
+    return METHODS if c.rows == "alike" and c.cell == "lstm" else OWN
 
 
 def text_source() -> tuple[str, Path | None]:
@@ -84,16 +115,22 @@ def own(name: str, method: str, window: int | None = None) -> Callable[[], objec
     c = CONFIGURATIONS[name]
     window = window or c.window
     outputs = c.inputs if c.text else 3
-    periods = [hrnn.Given(16)] if c.text else list(c.periods)
-    model = hrnn.HRNN(hrnn.Tokens(c.inputs) if c.tokens else c.inputs, list(c.sizes), periods)
+    periods = list(c.periods) or [hrnn.Given(16)]
+    model = hrnn.HRNN(hrnn.Tokens(c.inputs) if c.tokens else c.inputs, list(c.sizes), periods, cell=c.cell)
     head = nn.Linear(c.sizes[0], outputs)
-    boundaries = None
+    boundaries = lengths = None
     if c.text:
         streams, boundaries = characters(window, c.batch)
         x, y = streams[:-1], streams[1:]
     else:
         x = torch.randint(3, (window, c.batch)) if c.tokens else torch.randn(window, c.batch, c.inputs)
         y = torch.randint(3, (window, c.batch))
+        if not c.periods:
+            boundaries = torch.rand(window, c.batch) < 1 / 6
+            if c.rows == "endless":
+                boundaries[1:, 0] = False
+        if c.rows == "ragged":
+            lengths = torch.randint(max(1, window // 10), window + 1, (c.batch,))
     if method in INFERENCE:
         return partial(_infer, model, x, boundaries, method == "step")
     gradient = hrnn.Full() if method == "full" else hrnn.Restricted()
@@ -108,7 +145,9 @@ def own(name: str, method: str, window: int | None = None) -> Callable[[], objec
     def run() -> None:
         for parameter in parameters:
             parameter.grad = None
-        gradient.backward(model, x, y, loss=loss, betas=[0.1] * len(periods), boundaries=boundaries, updates=updates)
+        gradient.backward(
+            model, x, y, loss=loss, betas=[0.1] * len(periods), boundaries=boundaries, lengths=lengths, updates=updates
+        )
         if locked is not None:
             locked.step()
 
