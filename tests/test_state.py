@@ -188,7 +188,7 @@ def test_a_model_without_decoders_trains_on_the_task_alone(tmp_path):
     y = torch.randn(6, 4, 3, generator=seeded(), dtype=torch.float64)
     for method in METHODS.values():
         result = method().backward(small, **more, y=y, loss=squares)
-        expected = method().backward(model, **more, y=y, loss=squares)
+        expected = method().backward(model, **more, y=y, loss=squares, betas=[0.0] * len(model.periods))
         assert torch.equal(result.loss, expected.loss)
         for ours, theirs in zip(small.cells.parameters(), model.cells.parameters(), strict=True):
             assert torch.equal(ours.grad, theirs.grad)

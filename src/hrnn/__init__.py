@@ -1,7 +1,7 @@
 """Hierarchical recurrent networks on very long sequences, in a fraction of the memory of backpropagation through time.
 
     model = hrnn.HRNN(hrnn.Tokens(3), hidden_sizes=[256, 256], periods=[10])
-    result = hrnn.Restricted().backward(model, x, y, loss=loss, betas=[1.0])
+    result = hrnn.Restricted().backward(model, x, y, loss=loss)
 
 Importing this package is cheap: torch is imported when one of its names is first used.
 """

@@ -238,11 +238,11 @@ def resets(
     return first, value if bool(value.any()) else None
 
 
-def betas(model: Hierarchy, value: Sequence[float] | None) -> list[float]:
-    """One weight for each level below the top; None is all zero."""
+def betas(model: Hierarchy, value: Sequence[float] | None, default: float = 0.0) -> list[float]:
+    """One weight for each level below the top; None is the default, or 0 without decoders."""
     below = len(model.periods)
     if value is None:
-        return [0.0] * below
+        return [0.0 if model.decoders is None else default] * below
     if isinstance(value, int | float):
         raise TypeError(
             f"betas is {shown(value)}; give a list with one weight for each level below the top, "

@@ -265,5 +265,5 @@ def test_without_any_loss_there_is_no_gradient_not_even_zeros(method, problem):
     """An optimizer that remembers earlier gradients, or decays weights, leaves alone what has none."""
     model, options = problem
     mask = torch.zeros(STEPS, BATCH, dtype=torch.bool)
-    method.backward(model, **(options | {"mask": mask, "betas": None}))
+    method.backward(model, **(options | {"mask": mask, "betas": [0.0, 0.0]}))
     assert [name for name, p in model.named_parameters() if p.grad is not None] == []

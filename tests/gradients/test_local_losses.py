@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("engine")
 
 def test_betas_of_zero_never_call_the_decoder(method, problem, monkeypatch):
     model, options = problem
-    _, expected = run(method, model, options, betas=None)
+    _, expected = run(method, model, options, betas=[0.0, 0.0])
 
     def forbidden(*_):
         raise AssertionError("the decoder was called")
@@ -38,6 +38,61 @@ def test_betas_of_zero_never_call_the_decoder(method, problem, monkeypatch):
     assert not any(float(g.abs().max()) for name, g in gradients.items() if ".decoders." in name)
     with pytest.raises(AssertionError, match="the decoder was called"):
         run(method, model, options, betas=[0, 0.1])
+
+
+def test_local_losses_are_the_default_where_gradients_are_restricted(method, problem):
+    """Without them nothing trains a summary; true gradients need none."""
+    model, options = problem
+    beta = 1.0 if isinstance(method, hrnn.Restricted) else 0.0
+    expected, gradients = run(method, model, options, betas=[beta, beta], generator=seeded())
+    result, found = run(method, model, options, betas=None, generator=seeded())
+    assert bool(result.local_losses.isnan().any()) == (not beta)
+    assert torch.equal(result.local_sums.nan_to_num(), expected.local_sums.nan_to_num())
+    assert_same_gradients(found, gradients, tolerance=0)
+
+
+@pytest.mark.parametrize("methods", [hrnn.Restricted, hrnn.Synthetic, hrnn.Full])
+def test_a_model_without_decoders_has_no_local_losses_by_default(methods):
+    model = hrnn.HRNN(2, [3, 3], [2], decoders=False)
+    method = methods(model) if methods is hrnn.Synthetic else methods()
+    x, y = torch.randn(4, 2, 2), torch.zeros(4, 2, 3)
+    assert bool(method.backward(model, x, y, loss=squares).local_losses.isnan().all())
+    if methods is not hrnn.Synthetic:  # which weighs its predictions by local_weight
+        method.backward(model, iter([hrnn.Chunk(x, y)]), loss=squares, weight=0.1)
+
+
+def test_predicted_gradients_have_local_losses_by_default_and_custom_methods_have_not():
+    model = hrnn.HRNN(2, [3, 3], [2])
+    x, y = torch.randn(4, 2, 2), torch.zeros(4, 2, 3)
+    assert bool(hrnn.Synthetic(model).backward(model, x, y, loss=squares).local_losses.isfinite().all())
+
+    class Own(hrnn.Gradient):
+        def differentiate(self, window, objective, updates):
+            assert window.betas == [0.0]
+            return window.state
+
+    Own().backward(model, x, y, loss=squares)
+
+
+@pytest.mark.parametrize("weights", [{"weight": 0.1}, {"local_weight": 0.1}])
+def test_local_losses_of_the_default_want_their_weight_and_the_remedy_is_named(weights):
+    model = hrnn.HRNN(2, [3, 3], [2])
+    x, y = torch.randn(4, 2, 2), torch.zeros(4, 2, 3)
+    with pytest.raises(ValueError, match=r"was given without .* betas=\[0.0\]"):
+        hrnn.Restricted().backward(model, x, y, loss=squares, **weights)
+    hrnn.Restricted().backward(model, x, y, loss=squares, betas=[0.0], **weights)
+    with pytest.raises(ValueError, match=r"cannot be derived from an iterator.* local_weight=1/"):
+        hrnn.Restricted().backward(model, iter([hrnn.Chunk(x, y)]), loss=squares, **weights)
+    if "weight" in weights:
+        hrnn.Restricted().backward(model, iter([hrnn.Chunk(x, y)]), loss=squares, betas=[0.0], **weights)
+
+
+def test_a_loss_that_trains_nothing_is_an_error_where_only_the_default_has_local_losses():
+    model = hrnn.HRNN(2, [3, 3], [2])
+    x, y = torch.randn(4, 2, 2), torch.ones(4, 2, 3)
+    with pytest.raises(ValueError, match="train nothing"):
+        hrnn.Restricted().backward(model, x, y, loss=lambda output, target: squares(output.detach(), target))
+    hrnn.Restricted().backward(model, x, y, loss=lambda output, target: squares(output.detach(), target), betas=[1.0])
 
 
 def test_a_beta_of_zero_leaves_the_other_levels_loss_alone(method, problem):

@@ -156,7 +156,7 @@ def test_bad_arguments():
     ):
         hrnn.Synthetic(model).float().backward(model, **given)
     with untouched(model), pytest.raises(ValueError, match=r"local_weight is needed for Synthetic"):
-        method.backward(model, iter([hrnn.Chunk(given["x"], given["y"])]), loss=squares, weight=0.1, generator=seeded())
+        method.backward(model, iter([hrnn.Chunk(given["x"], given["y"])]), loss=squares, betas=[0.0], weight=0.1)
     updates = hrnn.Updates(model, lambda parameters: torch.optim.SGD(parameters, lr=0.1))
     with untouched(model), pytest.raises(ValueError, match=r"updates were given to Synthetic"):
         method.backward(model, **given, updates=updates)

@@ -62,7 +62,7 @@ def test_a_parameter_without_gradient_does_not_move():
     updates = hrnn.Updates(model, lambda p: torch.optim.Adam(p, lr=0.1), heads=head.parameters())
     updates.after = lambda level, optimizer: seen.append((level, len(optimizer.state)))
     seen: list = []
-    hrnn.Restricted().backward(model, x, y, loss=make_loss(head), mask=mask, updates=updates)
+    hrnn.Restricted().backward(model, x, y, loss=make_loss(head), betas=[0.0], mask=mask, updates=updates)
     # Six segments, but a loss in the last only: the lowest level moves once, then the top; decoders have no state.
     assert seen == [(0, 6), (1, 3)]
     assert updates.moves == [1, 1]
@@ -142,7 +142,7 @@ def test_bad_input():
         hrnn.Updates(model, [sgd])
     chunk = hrnn.Chunk(x, y, boundaries=boundaries)
     with pytest.raises(ValueError, match="local_weight is needed"):
-        hrnn.Restricted().backward(model, [chunk], loss=make_loss(head), updates=updates, weight=1.0)
+        hrnn.Restricted().backward(model, [chunk], loss=make_loss(head), betas=[0.0], updates=updates, weight=1.0)
 
 
 @pytest.mark.parametrize("kind", ["builtin", "own"])
@@ -221,7 +221,8 @@ def test_ticks_in_phase_and_ticks_by_autograd_move_alike(sizes, weights):
         updates = hrnn.Updates(model, lambda p: torch.optim.Adam(p, lr=0.1), heads=head.parameters(), clip=0.5)
         mask = torch.zeros(STEPS, BATCH, dtype=torch.bool)
         mask[[1, 13]] = True
-        hrnn.Restricted().backward(model, x, y, loss=make_loss(head), mask=mask, updates=updates, **weights)
+        options = weights | {"loss": make_loss(head), "betas": [0.0] * len(sizes[1]), "updates": updates}
+        hrnn.Restricted().backward(model, x, y, mask=mask, **options)
         found.append((updates.moves, [p.detach().clone() for p in [*model.parameters(), *head.parameters()]]))
     assert found[0][0] == found[1][0] == ([2, 1] if len(sizes[0]) == 2 else [2, 2, 1])
     for mine, theirs in zip(found[0][1], found[1][1], strict=True):
@@ -268,7 +269,7 @@ def test_segments_without_a_target_do_not_move_a_level(cell):
     mask = torch.ones(STEPS, BATCH, dtype=torch.bool)
     mask[:, 0] = False
     updates = hrnn.Updates(model, sgd, heads=head.parameters())
-    options = {"loss": make_loss(head), "boundaries": boundaries, "updates": updates}
+    options = {"loss": make_loss(head), "betas": [0.0], "boundaries": boundaries, "updates": updates}
     hrnn.Restricted(round_steps=4).backward(model, x, y, mask=mask, **options)
     assert updates.moves == [1, 1]
     hrnn.Restricted(round_steps=4).backward(model, x, y, **options)

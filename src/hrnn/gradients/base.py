@@ -22,6 +22,8 @@ from hrnn.state import State
 class Gradient(ABC):
     """How the gradient of a window is computed. Methods are interchangeable: one signature, one objective, one result."""
 
+    default_beta = 0.0  # where `betas` is None; methods that cut upward edges need local losses, and have 1
+
     def backward(
         self,
         model: HRNN,
@@ -50,7 +52,8 @@ class Gradient(ABC):
         loss:         a function (output, target) -> one value per step and row, (steps, rows), as reduction="none" gives;
                       it may return a pair of that and a dict of values to be summed as metrics. It is called for blocks
                       (steps, rows, hidden) of the output; its own parameters get gradients too
-        betas:        the weight of each local loss, one for each level below the top; None is all zero
+        betas:        the weight of each local loss, one for each level below the top. 0: no local loss. None: 1 for each where
+                      upward edges are cut (`Restricted`, `Synthetic`) and the model has decoders, otherwise 0
         mask:         bool (time, batch), true where there is a target; the loss never sees the other positions
         weight:       what each target's loss is multiplied by; by default one over the targets. Give it, and
                       local_weight, if several windows make one update or the window comes as an iterator
@@ -68,7 +71,7 @@ class Gradient(ABC):
             raise TypeError(f"group is {shown(group)}; give what hrnn.parallel.join() returns, or None")
         window = Window(
             model, Chunk(x, y, mask, boundaries, lengths, reset), loss=loss, betas=betas, state=state, weight=weight,
-            local_weight=local_weight, generator=generator, on_segment=on_segment,
+            local_weight=local_weight, generator=generator, on_segment=on_segment, default_beta=self.default_beta,
         )  # fmt: skip
         objective = Objective(window, loss)
         with torch.no_grad(), without_autocast(model.device):

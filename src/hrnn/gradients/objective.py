@@ -184,7 +184,8 @@ class Objective:
     def succeed(self, group: Group) -> None:
         """The window is over: its gradients are added to `.grad`, and what its decoders were asked, in all processes, is known
         from now on."""
-        if self._depends is False and not any(self.window.betas):  # with local losses it may be meant: only they are trained
+        meant = self.window.betas_given and any(self.window.betas)  # only local losses are to be trained
+        if self._depends is False and not meant:
             raise ValueError(
                 "loss returned numbers that depend neither on the output nor on a parameter, and train nothing; compute them "
                 "without detach(), item() or no_grad(), or return zeros where there is no loss"

@@ -54,6 +54,8 @@ class Restricted(Gradient):
     is expected to be the probability's m-th power of the true one, and less noisy.
     """
 
+    default_beta = 1.0
+
     def __init__(
         self,
         round_steps: int | None = None,

@@ -25,8 +25,8 @@ class Synthetic(Gradient, nn.Module):
 
     When a segment ends, a small network predicts the gradient of its summary from the summary, and the segment is
     differentiated with that. When the level above runs backward it finds what the gradient is, within its own segment, and the
-    network learns from it; what lies behind the end of that segment is a prediction again. Local losses may stand beside it
-    (`betas`).
+    network learns from it; what lies behind the end of that segment is a prediction again. Local losses stand beside it, unless
+    `betas` are 0.
 
     The networks are parameters of this object. Their gradients are added to `.grad` like all others: give the optimizer both.
 
@@ -37,6 +37,8 @@ class Synthetic(Gradient, nn.Module):
 
     units, layers: of each network; layers counts weight layers. round_steps, segments_at_once: as in `Restricted`.
     """
+
+    default_beta = 1.0
 
     def __init__(
         self,

@@ -93,6 +93,7 @@ class Window:
         local_weight: float | None,
         generator: torch.Generator | None,
         on_segment: Callable[[Differentiated], None] | None,
+        default_beta: float = 0.0,
     ):
         if not isinstance(model, HRNN):
             raise TypeError(f"model is a {type(model).__name__}; give an hrnn.HRNN")
@@ -109,7 +110,8 @@ class Window:
             raise TypeError(f"generator is {shown(generator)}; give a torch.Generator of the CPU, or None for torch's own")
         weight = None if weight is None else number("weight", weight)
         local_weight = None if local_weight is None else number("local_weight", local_weight)
-        self.model, self.betas, self.on_segment = model, checks.betas(model, betas), on_segment
+        self.model, self.betas, self.on_segment = model, checks.betas(model, betas, default_beta), on_segment
+        self.betas_given = betas is not None
         self.streamed = not isinstance(given.x, Tensor)
         self.batch: int | None = None
         self.row_steps = 0  # of all rows, in the chunks that have been handed out
@@ -122,7 +124,10 @@ class Window:
         self._chunks = in_order(self.source)
         if not self.streamed and (weight is None) != (local_weight is None) and any(self.betas):
             there, missing = ("weight", "local_weight") if local_weight is None else ("local_weight", "weight")
-            raise ValueError(f"{there} was given without {missing}; give both, so that betas keep their meaning, or neither")
+            raise ValueError(
+                f"{there} was given without {missing}; give both, so that betas keep their meaning, or neither, or "
+                f"betas={[0.0] * len(self.betas)} for no local losses"
+            )
         first = next(self._chunks, None)
         if first is None:
             raise ValueError("x is an iterator without chunks; give at least one hrnn.Chunk")
