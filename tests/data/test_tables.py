@@ -36,6 +36,30 @@ def test_every_format_gives_the_same_sequences(tmp_path, ending):
     assert sequences.times(3).tolist() == list(range(8))
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
+@pytest.mark.parametrize("names", [("x", "y"), ("y", "x"), ("a", "target"), ("b", "Y", "a", "target", "c")])
+def test_channels_stand_in_the_order_of_the_file(tmp_path, names, ending):
+    """Arrays and streams without names are taken by position: whoever writes such a file must be able to rely on it."""
+    made = pa.table({"id": ["s"] * 3} | {name: [place, place + 0.5, place + 1.0] for place, name in enumerate(names)})
+    sequences = cache(table(write_table(made, tmp_path / f"t.{ending}")))
+    assert sequences.layout.channels == names
+    assert sequences.read(0)[0].tolist() == list(range(len(names)))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
+def test_files_of_a_folder_may_have_their_columns_in_another_order(tmp_path, ending):
+    columns = {"label": ["p", "q"], "code": ["c", "d"], "y": [1.0, 2], "time": [0, 1], "a": [3.0, 4]}
+    orders = (list(columns), list(reversed(columns)), sorted(columns))
+    for place, order in enumerate(orders):
+        write_table(pa.table({name: columns[name] for name in order}), tmp_path / f"{place}.{ending}")
+    sequences = cache(find(tmp_path))
+    assert sequences.layout.channels == ("code", "y", "a")
+    for number in range(3):
+        assert sequences.read(number).tolist() == [[0, 1, 3], [1, 2, 4]]
+        assert sequences.step_targets(number).tolist() == [0, 1]
+        assert sequences.times(number).tolist() == [0, 1]
+
+
 def test_rows_of_different_ids_may_be_mixed(tmp_path, monkeypatch):
     monkeypatch.setattr("hrnn.data.table_files.ROWS", 4)
     monkeypatch.setattr("hrnn.data.growing.BLOCK", 3)

@@ -7,6 +7,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from hrnn.parallel import ALONE
+from hrnn.tasks import Series
+from hrnn.training import folder as folders
+from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
+from hrnn.training.saving import begin
 from tests.commands.console import hrnn
 from tests.data.made import recordings, write_fasta, write_table
 
@@ -74,4 +79,14 @@ def train(capsys, run: Path, arguments: list[str], updates: int = 3, *more: str)
         capsys, "train", "series", *arguments, *TINY, "--updates", updates, "--schedule", "constant", "--run", run, *more
     )
     assert code == 0, err
+    return run
+
+
+def untrained(run: Path, task: Series, **model) -> Path:
+    """The folder of a run before its first update: random weights, of which answers depend no less than of learned ones."""
+    model = Model(**{"hidden_sizes": (5, 6), "periods": (3,), "window": 6} | model)
+    parts = Learning(batch=2), Budget(updates=1), Runtime(tensorboard=False)
+    config = resolved(Config(task.placed(run), model, *parts))
+    folders.create(run, config, overwrite=False)
+    begin(run, ALONE, config, None, None, None, False).journal.close()
     return run

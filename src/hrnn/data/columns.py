@@ -8,10 +8,9 @@ from difflib import get_close_matches
 
 from hrnn.errors import UserError, shortened
 
-# Nixtla has unique_id, ds, y; AutoGluon item_id, timestamp, target. Their y and target are values, the first of them.
+# Nixtla has unique_id, ds, y; AutoGluon item_id, timestamp, target. Their y and target are values like others.
 IDS = ("unique_id", "item_id", "series_id", "sequence_id", "id")
 TIMES = ("ds", "timestamp", "time", "datetime", "date")
-FIRST = ("y", "target")
 TARGETS = ("label", "labels", "class")
 PARTS = ("split",)
 NO_DATA = ("", "Unnamed: 0", "__index_level_0__")  # the number of a row, as pandas leaves it
@@ -20,7 +19,7 @@ INDEX = "index"  # perhaps the number of a row, too, and perhaps that of prices:
 
 @dataclass(frozen=True)
 class Roles:
-    """Names of columns; values in the order of the inputs."""
+    """Names of columns; values in the order of the table, or as the user names them."""
 
     values: tuple[str, ...]
     id: str | None = None
@@ -91,7 +90,6 @@ def roles(columns: Sequence[str], wanted: Wanted, where: str, no_data: Collectio
     values = wanted.values
     if values is None:
         values = [name for name in columns if name not in taken and name not in no_data]
-        values.sort(key=lambda name: name.lower() not in FIRST)
     if not values:
         raise UserError(f"{where} has no column left for values; its columns are {shortened(', '.join(columns), 200)}")
     if len(set(values)) < len(values):

@@ -17,7 +17,7 @@ from hrnn.data.source import Layout, Numbers
 from hrnn.data.times import per_second
 from hrnn.errors import UserError, shortened
 
-MANIFEST, FORMAT = "cache.json", 1
+MANIFEST, FORMAT = "cache.json", 2
 
 
 class Sequences:

@@ -170,8 +170,8 @@ class _Pass:
         batch = next(file.batches([identity, target], [identity]), None)
         if batch is None or not batch.num_rows:
             return "sequence"
-        ids = batch.column(0).dictionary_encode().indices.to_numpy(zero_copy_only=False)
-        codes = batch.column(1).dictionary_encode().indices.to_numpy(zero_copy_only=False)
+        ids = batch.column(identity).dictionary_encode().indices.to_numpy(zero_copy_only=False)
+        codes = batch.column(target).dictionary_encode().indices.to_numpy(zero_copy_only=False)
         order = np.lexsort((codes, ids))
         same = ids[order][1:] == ids[order][:-1]
         return "step" if np.any(same & (codes[order][1:] != codes[order][:-1])) else "sequence"
@@ -218,7 +218,7 @@ class _Pass:
             )
 
     def _block(self, batch: Any, path: Path, part: str | None) -> Block:
-        columns = {name: batch.column(place) for place, name in enumerate(self.roles.read)}
+        columns = {name: batch.column(name) for name in self.roles.read}
         numbers = self._numbers(columns, path, batch.num_rows)
         if part is not None:
             fact = self.register.fact("part")
