@@ -3,7 +3,7 @@
     python -m benchmarks.checkpointed budgets|top [--steps N] [--repeats N] [--children N] [--json FILE]
 
 budgets: `Checkpointed(bytes=...)` on a window of 10,000 steps, three levels of 128, period 10, batch 16, beside `Full`,
-`Restricted`, replay, `Truncated` and a hand-written loop with torch.utils.checkpoint around the lowest segments.
+`Restricted`, `Truncated` and a hand-written loop with torch.utils.checkpoint around the lowest segments.
 top: `Restricted(top="checkpointed")` on a window of a million steps, 256/256, period 10, batch 8, tokens as bytes, beside
 `Restricted` on windows of 10,000.
 
@@ -36,8 +36,6 @@ BUDGETS = [25, 50, 100, 400]  # millions of bytes
 METHODS: list[tuple[str, dict]] = [
     ("full", {}),
     ("restricted", {}),
-    ("restricted", {"replay": 0.2}),
-    ("restricted", {"replay": 1.0}),
     ("checkpointed", {}),
     *(("checkpointed", {"bytes": budget * 10**6}) for budget in BUDGETS),
     ("restricted", {"top": "checkpointed"}),
@@ -137,7 +135,7 @@ def show(rows: list[dict]) -> None:
     for column in ("method", "seconds", "of full", "peak MB", "predicted MB", "of budget"):
         table.add_column(column, justify="left" if column == "method" else "right")
     for row in rows:
-        options = ", ".join(f"{name}={row[name]}" for name in ("top", "replay", "steps", "bytes") if name in row)
+        options = ", ".join(f"{name}={row[name]}" for name in ("top", "steps", "bytes") if name in row)
         said = "" if row.get("predicted_bytes") is None else f"{row['predicted_bytes'] / 1e6:.1f}"
         table.add_row(f"{row['method']} {options}", f"{row['seconds']:.2f}", f"{row['of_full']:.2f}",
                       f"{row['peak_bytes'] / 1e6:.1f}", said, str(row.get("of_budget") or ""))  # fmt: skip

@@ -1,9 +1,9 @@
 """The semantics, transcribed literally: one row, one step, one level at a time, differentiated by autograd.
 
-With `restricted`, what goes up is detached, which gives the restricted gradient (and saves nothing). With `replay`, a pair of a
-probability and a weight, a gradient goes down the edges that are drawn, and counts for that weight. With `synthetic`, a network
-for each level below the top, the gradient of a summary is what the network says. Nothing of the library is used but the
-parameters, the configuration and a user's cell.
+With `restricted`, what goes up is detached, which gives the restricted gradient (and saves nothing). With `replay`, a
+probability, a gradient goes down the edges that are drawn, and counts for one over it. With `synthetic`, a network for each
+level below the top, the gradient of a summary is what the network says. Nothing of the library is used but the parameters, the
+configuration and a user's cell.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Row:
 class Oracle:
     """A batch of rows and the state they carry; `window` runs them over one window."""
 
-    def __init__(self, model, batch: int, restricted: bool, replay: tuple[float, float] | None = None, synthetic=None):
+    def __init__(self, model, batch: int, restricted: bool, replay: float | None = None, synthetic=None):
         self.model, self.restricted, self.replay, self.synthetic = model, restricted, replay, synthetic
         self.levels, self.windows = len(model.cells), 0
         self.known = [[] for _ in model.periods]  # of each level: for every window so far, pairs of weight and target
@@ -197,9 +197,8 @@ class Oracle:
 
     def _edge(self, row: Row, level: int) -> float:
         """What the gradient of the summary of the segment that has just ended counts for; the next has begun."""
-        probability, weight = self.replay
         drawn = splitmix(self.seed ^ 0x5EED0FED6E5, level, row.number, row.segments[level].ordinal - 2) >> 10
-        return weight if drawn < probability * 2**53 else 0.0
+        return 1 / self.replay if drawn < self.replay * 2**53 else 0.0
 
     def _close(self, row: Row, behind: dict[int, bool]) -> None:
         ends = True

@@ -38,6 +38,10 @@ def test_predicted_bytes_are_near_the_measured(cell, output):
     assert memory.predict(**shape, cell=cell) == pytest.approx(measured, rel=0.15)
 
 
+def replayed(replay, **shape):
+    return memory.predict_checkpointed(**shape)
+
+
 @pytest.mark.parametrize(
     ("method", "options", "predict"),
     [
@@ -46,6 +50,7 @@ def test_predicted_bytes_are_near_the_measured(cell, output):
         pytest.param("checkpointed", {"bytes": 50_000_000}, memory.predict_checkpointed, marks=pytest.mark.long),
         pytest.param("truncated", {"steps": 200}, memory.predict_truncated, marks=pytest.mark.long),
         ("restricted", {"top": "checkpointed"}, memory.predict),
+        pytest.param("restricted", {"replay": 0.5}, replayed, marks=pytest.mark.long),
     ],
 )
 def test_bytes_of_methods_that_run_steps_again(method, options, predict):
@@ -83,20 +88,6 @@ def test_segments_at_once_take_their_share():
     assert all_of_them - one > 4e6
     for number, measured in ((1, one), (100, all_of_them)):
         assert memory.predict(**shape, segments_at_once=number) == pytest.approx(measured, abs=2e6)
-
-
-@pytest.mark.long
-def test_segments_that_run_again_take_one_of_each_level():
-    """And not more with a longer window, but for the top."""
-    shape = {"hidden_sizes": [128, 128, 64], "periods": [20, 5], "window": 2000, "batch": 64, "segments_at_once": 1}
-    once, again = (memory.measure(children=3, replay=replay, **shape) for replay in (0.0, 1.0))
-    predicted_once, predicted = (memory.predict(**shape, replay=replay) for replay in (0.0, 1.0))
-    assert again > once + 2e6
-    assert predicted == pytest.approx(again, rel=0.15)
-    assert predicted_once < memory.predict(**shape, replay=0.1) < predicted
-    longer = shape | {"window": 20_000}
-    more = memory.predict(**longer, replay=1.0) - memory.predict(**longer) - (predicted - predicted_once)
-    assert more == 180 * 64 * 4 * 2 * 128  # the top's ticks: the lowest level's hidden state before each, and its gradient
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
@@ -175,7 +166,6 @@ def test_plans_follow_the_growth_of_the_window():
         (lambda: memory.predict_checkpointed([8, 8], [10], 20, 4, bytes=1000), "give at least that"),
         (lambda: memory.predict_truncated([8, 8], [10], 20, 4, 0), "steps is 0"),
         (lambda: memory.plan(10, 10, 1, segments_at_once=0), "segments_at_once is 0"),
-        (lambda: memory.predict([4, 4], [2], 10, 1, replay=1.5), "replay is 1.5"),
         (lambda: memory.predict([8, 8], [10], 20, 4, segments_at_once="2"), "segments_at_once is '2'"),
         (lambda: memory.exact_count([8, 8], [10], 20, segments_at_once=1.5), "segments_at_once is 1.5"),
         (lambda: memory.segments_at_once([8, 8], [10], 4, width=0), "width is 0"),

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from hrnn.arguments import entries, flag, number, shown, whole
+from hrnn.arguments import entries, flag, shown, whole
 from hrnn.native import library
 from hrnn.recomputation import Costs, costs_of_levels, root, within
 from hrnn.recomputation import every as keep_every
@@ -23,7 +23,6 @@ from hrnn.room import (
     cell_numbers,
     complete_segments,
     output_size,
-    replay_bytes,
     shown_at_once,
 )
 from hrnn.room import segments_at_once as _at_most
@@ -85,14 +84,12 @@ def predict(
     segments_at_once: int | None = None,
     native: bool | None = None,
     top: str = "stored",
-    replay: float = 0.0,
 ) -> int:
     """Bytes that `Restricted` takes for one window, above the model, its inputs and targets: float32, fixed periods, a linear
     head of `outputs` numbers. It adds up the buffers that the code allocates, and what a process takes beside them. output: as
     `HRNN` has it.
-    segments_at_once, top, replay: as `Restricted` has them; of the first, None is what it chooses, and of the rows that run
-    again together there are as many as there will be at most, in all likelihood. native: does compiled code run the ticks? None
-    is what this machine does."""
+    segments_at_once, top: as `Restricted` has them; of the first, None is what it chooses. native: does compiled code run the
+    ticks? None is what this machine does. `Restricted(replay=p)` takes what `Checkpointed` does: `predict_checkpointed`."""
     hidden_sizes, periods, window = _checked(hidden_sizes, periods, window)
     batch, inputs, outputs = whole("batch", batch), whole("inputs", inputs), whole("outputs", outputs)
     decoder_units = whole("decoder_units", decoder_units)
@@ -142,11 +139,6 @@ def predict(
     lowest = periods[0] * group if periods else BACKWARD_TICKS
     # The loss: its copy of the output, the gradient of that and what the head makes of it.
     temporary = max(temporary, _FLOAT * batch * lowest * (3 * _shown(hidden_sizes, output) + 3 * outputs))
-    if (probability := number("replay", replay)) > 1:
-        raise ValueError(f"replay is {shown(replay)}; give the probability of running a segment again, 0 to 1")
-    if probability:
-        kept, again = replay_bytes(cell, hidden_sizes, periods, window, batch, inputs, tokens, probability, in_c)
-        total += kept + again
     return total + temporary + OVERHEAD
 
 
@@ -194,7 +186,7 @@ def predict_truncated(
     hidden_sizes: Sequence[int], periods: Sequence[int], window: int, batch: int, steps: int, **options: Any
 ) -> int:
     """Bytes that `Truncated(steps)` takes for one window, by the same reckoning. Further options are those of `predict`, but
-    not `segments_at_once`, `top` and `replay`."""
+    not `segments_at_once` and `top`."""
     sizes, periods, window = _checked(hidden_sizes, periods, window)
     return _costs(sizes, periods, whole("batch", batch), **options).of(min(window, whole("steps", steps)), 0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,33 +83,6 @@ def complete_segments(periods: Sequence[int], steps: int) -> int:
 def group_size(complete: int, most: int) -> int:
     """Segments of a group, of so many that are complete: groups are about equal."""
     return ceiling(complete, ceiling(complete, most))
-
-
-def replay_bytes(
-    cell: str,
-    hidden_sizes: Sequence[int],
-    periods: Sequence[int],
-    window: int,
-    batch: int,
-    inputs: int,
-    tokens: bool,
-    probability: float,
-    in_c: bool,
-) -> tuple[int, int]:
-    """What segments that are run again take beside the rest, fixed periods: what stays for as long as the level above, and one
-    segment of each level below the top, of as many rows as are drawn at most, in all likelihood."""
-    gates, parts, scratch, _, _ = CELLS[cell]
-    top = len(periods)
-    drawn = 1 - (1 - probability) ** top  # a segment runs again for its own summary, or for that of a lower level at its end
-    rows = min(batch, math.ceil(batch * drawn + 3 * math.sqrt(batch * drawn * (1 - drawn))))
-    ticks = [*periods, ceiling(window, math.prod(periods))]
-    kept = sum(ticks[level] * batch * 2 * 4 * sum(hidden_sizes[: level - 1]) for level in range(2, top + 1))
-    again = top * 64 * batch * 32  # the draws of 64 segments
-    for level, (size, below) in enumerate(zip(hidden_sizes[:-1], [inputs, *hidden_sizes], strict=False)):
-        read = 8 if tokens and level == 0 else 4 * below
-        vectors = gates + parts + 1 + (0 if in_c else scratch + gates + 1)
-        again += rows * ticks[level] * (4 * size * vectors + read)
-    return kept, again
 
 
 def memory_of_machine() -> int | None:

@@ -128,10 +128,9 @@ def method_and_oracle(case: Case, kind: str, model) -> tuple[hrnn.gradients.Grad
         for parameter in method.parameters():
             torch.nn.init.uniform_(parameter, -0.5, 0.5)
         return method, Oracle(model, case.batch, restricted=True, synthetic=method.networks)
-    choose = random.Random(case.seed)
-    replay, unbiased = choose.choice([0.3, 0.6, 1.0]), choose.random() < 0.5
-    method = hrnn.Restricted(case.round_steps, case.segments_at_once, replay=replay, unbiased=unbiased)
-    return method, Oracle(model, case.batch, restricted=False, replay=(replay, 1 / replay if unbiased else 1.0))
+    replay = random.Random(case.seed).choice([0.3, 0.6, 1.0])
+    method = hrnn.Restricted(case.round_steps, case.segments_at_once, replay=replay)
+    return method, Oracle(model, case.batch, restricted=False, replay=replay)
 
 
 def run_case(case: Case, kind: str, method: hrnn.Gradient | None = None) -> Counter[str]:

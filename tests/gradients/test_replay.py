@@ -1,4 +1,4 @@
-"""Segments that run again with the gradient of their summary: true gradients, or gradients that are true on average."""
+"""Gradients that are sent back along some of the upward edges: true ones, or gradients that are true on average."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ HIERARCHIES = [([3], []), ([3, 4], [3]), ([3, 4, 2], [2, 3]), ([3, 2, 4, 3], [2,
 @pytest.mark.parametrize("before", [0, 1, 7, 16])
 @pytest.mark.parametrize(("sizes", "periods"), HIERARCHIES)
 @pytest.mark.usefixtures("engine")
-def test_all_segments_replayed_give_true_gradients(sizes, periods, before):
+def test_all_edges_give_true_gradients(sizes, periods, before):
     for steps, cell in itertools.product((1, 5, 29), ("lstm", "gru", MinimalGRU)):
         model, given = problem(sizes, periods, steps, before, cell)
         given["x"].requires_grad_()
@@ -88,13 +88,24 @@ def test_rows_that_part_give_true_gradients(periods):
         assert_close(replayed.local_losses, full.local_losses)
 
 
-@pytest.mark.parametrize("unbiased", [True, False])
+@pytest.mark.parametrize("cell", ["lstm", MinimalGRU])
+@pytest.mark.parametrize("given_flags", [False, True])
+@pytest.mark.usefixtures("engine")
+def test_a_loss_of_an_upper_level_alone_reaches_the_lowest(cell, given_flags):
+    """No targets, and no local loss of the lowest level: all that it learns comes along upward edges."""
+    model, given = problem([3, 4, 2], [hrnn.Given(3) if given_flags else 2, 3], 19, before=0 if given_flags else 5, cell=cell)
+    given |= {"y": None, "mask": torch.zeros(19, BATCH, dtype=torch.bool), "betas": [0.0, 0.3]}
+    _, true = run(hrnn.Full(), model, given)
+    assert max(float(gradient.abs().max()) for name, gradient in true.items() if name.startswith("0.cells.0.")) > 1e-6
+    assert_same_gradients(run(hrnn.Restricted(replay=1), model, given)[1], true)
+
+
 @pytest.mark.parametrize(("sizes", "periods"), HIERARCHIES[1:])
 @pytest.mark.usefixtures("engine")
-def test_the_same_draws_whatever_computes(sizes, periods, unbiased):
+def test_the_same_draws_whatever_computes(sizes, periods):
     """All rows together; row by row, which autograd does; chunks; rows that were split."""
     model, given = problem(sizes, periods, 31, before=5)
-    method = hrnn.Restricted(replay=0.4, unbiased=unbiased)
+    method = hrnn.Restricted(replay=0.4)
     together, expected = run(method, model, given)
     assert_same_gradients(run(method, model, given | {"lengths": [31] * BATCH})[1], expected)
     restricted, cut = run(hrnn.Restricted(), model, given)
@@ -119,7 +130,7 @@ def test_never_is_restricted_to_the_last_bit(round_steps):
         model, given = problem([3, 4, 2], [2, 3], 12)
         given["lengths"] = given_lengths
         expected = run(hrnn.Restricted(round_steps), model, given)[1]
-        for name, gradient in run(hrnn.Restricted(round_steps, replay=0, unbiased=False), model, given)[1].items():
+        for name, gradient in run(hrnn.Restricted(round_steps, replay=0), model, given)[1].items():
             assert torch.equal(gradient, expected[name])
 
 
@@ -134,7 +145,7 @@ def test_the_expectation_is_the_true_gradient(sizes, periods, steps, monkeypatch
         drawn = dict(zip(edges, draws, strict=True))
 
         def weights(self, level, row, ordinal, drawn=drawn):
-            return (ordinal + row).double().apply_(lambda n: drawn.get((level, int(n)), False) * self.value)
+            return (ordinal + row).double().apply_(lambda n: drawn.get((level, int(n)), False) / self.probability)
 
         monkeypatch.setattr(Edges, "weights", weights)
         _, gradients = run(hrnn.Restricted(replay=p), model, given)
@@ -170,11 +181,10 @@ def test_draws_are_as_likely_as_they_should_be_and_apart_from_indices():
         generator=seeded(), on_segment=None,
     )  # fmt: skip
     row, ordinal = torch.arange(200)[:, None].expand(200, 500), torch.arange(500).expand(200, 500)
-    drawn = Edges(window, 0.2, unbiased=True).weights(0, row, ordinal)
+    drawn = Edges(window, 0.2).weights(0, row, ordinal)
     assert set(drawn.unique().tolist()) == {0.0, 5.0}
     assert abs(float(drawn.mean()) - 1) < 5 * (4 / 100_000) ** 0.5
-    other = Edges(window, 0.2, unbiased=False).weights(1, row, ordinal)
-    assert set(other.unique().tolist()) == {0.0, 1.0}
+    other = Edges(window, 0.2).weights(1, row, ordinal)
     index = hrnn.gradients.edges.segment_hash(window.seed, 0, row, ordinal) % 5 == 0
     for apart in (other, index.double()):
         assert abs(float(torch.corrcoef(torch.stack([drawn.flatten(), apart.flatten()]))[0, 1])) < 5 / 100_000**0.5
@@ -221,12 +231,12 @@ def test_losses_metrics_and_statistics_count_once(lengths):
 
 def test_bad_arguments():
     for replay in (-0.1, 1.5, float("nan"), "often", True, None):
-        with pytest.raises(ValueError, match=r"replay is .*; give the probability of running a segment again, 0 to 1"):
+        with pytest.raises(ValueError, match=r"replay is .*; give the probability of sending a gradient back, 0 to 1"):
             hrnn.Restricted(replay=replay)
     with pytest.raises(ValueError, match=r"replay is 0.5 and top 'checkpointed'.*give one of them, or hrnn.Checkpointed"):
         hrnn.Restricted(top="checkpointed", replay=0.5)
-    with pytest.raises(TypeError, match=r"unbiased is 1; give True or False"):
-        hrnn.Restricted(replay=0.5, unbiased=1)
+    with pytest.raises(TypeError, match="unbiased"):
+        hrnn.Restricted(replay=0.5, unbiased=True)
     model, given = problem([3, 4], [3], 6)
     updates = hrnn.Updates(model, lambda parameters: torch.optim.SGD(parameters, lr=0.1))
     with (

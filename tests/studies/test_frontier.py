@@ -69,8 +69,8 @@ def test_every_method_has_as_many_trials_and_three_values_of_its_knob():
 def test_what_is_asked_for_first_is_of_use_first(request_of_all):
     order = stages(request_of_all)
     assert order[:4] == [("copy/full",), ("pixels/full",), ("copy/restricted-5",), ("pixels/restricted-14",)]
-    assert order[-1] == ("pixels/biased-replay-0.1", "pixels/biased-replay-0.5")
-    assert sorted(name for names in order for name in names) == sorted(row.name for row in FRONTIER.rows)
+    assert order[-1] == ("pixels/replay-0.1", "pixels/replay-0.5")
+    assert sorted(name for names in order for name in names) == sorted(row.name for row in FRONTIER.offered)
 
 
 def test_settings_are_chosen_at_the_middle_value_and_only_what_is_missing_is_run(request_of_all, measured, monkeypatch):

@@ -61,21 +61,11 @@ class Block:
         """Cut the buffers for so many segments, whose ticks are still to come."""
         self.contexts = []
         if columns != self.columns:
-            self.columns = columns
-            self._cut_whole(self.rows * columns)
-
-    def cut(self, rows: int) -> None:
-        """Cut the buffers for one segment of so many rows, at most as many as there are places; its ticks are still to come."""
-        self.contexts = []
-        if (rows, 1) != (self.rows, self.columns):
-            self.rows, self.columns = rows, 1
-            self._cut_whole(rows)
-
-    def _cut_whole(self, places: int) -> None:
-        gates, states, scratch, inputs = self._whole
-        self.gates, self.inputs = first_rows(gates, places), first_rows(inputs, places)
-        self.states, self.scratch = (tuple(first_rows(part, places) for part in parts) for parts in (states, scratch))
-        self._laid_out()
+            self.columns, places = columns, self.rows * columns
+            gates, states, scratch, inputs = self._whole
+            self.gates, self.inputs = first_rows(gates, places), first_rows(inputs, places)
+            self.states, self.scratch = (tuple(first_rows(part, places) for part in parts) for parts in (states, scratch))
+            self._laid_out()
 
     def _laid_out(self) -> None:
         """The buffers have been cut."""

@@ -58,7 +58,7 @@ def without_results(options: Reproduce) -> UserError:
 def request_of(options: Reproduce) -> Request:
     """What the options ask for, checked."""
     experiment = experiment_named(options.name, options.search)
-    rows = [row.name for row in experiment.rows]
+    rows = [row.name for row in experiment.offered]
     for model in options.models:
         if model not in rows:
             raise UserError(f"{experiment.name} has no model {shortened(model)!r}; there are {', '.join(rows)}")
@@ -122,7 +122,7 @@ def list_experiments(options: Reproduce) -> int:
     heads = ["experiment", "", "profile", "runs", "sequences each", "data", "results"]
     console().print(Table(heads, rows, words=heads).terminal())
     if options.name is not None:
-        print(f"Its rows, for --models: {' '.join(row.name for row in requests[0].experiment.rows)}")
+        print(f"Its rows, for --models: {' '.join(row.name for row in requests[0].rows)}")
     print("hrnn reproduce NAME shows the results that come with hrnn, hrnn reproduce NAME --run trains it here.")
     if any("*" in row[-1] for row in rows):
         print("* and with --search: a table for which beta and the learning rate of every row were chosen by trials.")

@@ -19,8 +19,8 @@ class BlockTape(Level):
     A level below the top needs one block of `slots` = its period, where a tick's slot is its place in the segment. The lowest
     may run several segments, the block's columns, before they are differentiated together: `group`, called when it starts a
     segment and none is left of the last group, gives their inputs (columns, slots, rows, ...), or None for one segment as it
-    comes. The top, whose segment is the window, gets further blocks as it goes, and runs each of its slots but once. `ticks` is
-    called before ticks run, `ended` when a segment ends.
+    comes. The top, whose segment is the window, gets further blocks as it goes, and runs each of its slots but once. `ended`
+    is called when a segment ends.
     """
 
     def __init__(
@@ -32,9 +32,8 @@ class BlockTape(Level):
         ended: Callable[[BlockTape, Moment], None],
         columns: int = 1,
         group: Callable[[], Tensor | None] = lambda: None,
-        ticks: Callable[[BlockTape], None] = lambda tape: None,
     ):
-        self.level, self.cell, self.rows, self.ended, self.group, self.ticks = level, cell, rows, ended, group, ticks
+        self.level, self.cell, self.rows, self.ended, self.group = level, cell, rows, ended, group
         self.top, self.slots = period is None, period or BACKWARD_TICKS
         self.weights = prepared(cell)
         self.buffers = cell.zero_gradients()
@@ -133,7 +132,6 @@ class BlockTape(Level):
     def run(self, inputs: Tensor | None, ticks: Ticks) -> Tensor:
         """As many ticks as a block has left, at most. What reaches them from outside is zero, but at level 0: see `receive`."""
         assert inputs is not None
-        self.ticks(self)
         index, slot = divmod(self.stop, self.slots)
         if index == len(self.blocks):
             self._grow()

@@ -17,13 +17,11 @@ _SALT = 0x5EED0FED6E5  # so that it does not depend on the sampled indices, whic
 class Edges:
     """A draw for every segment and row: whatever is computed when, in which batch or process, sees the same.
 
-    probability: that the gradient of a summary is sent back into the segment. unbiased: where it is, it counts for one over the
-    probability.
+    probability: that the gradient of a summary is sent back into the segment; where it is, it counts for one over that.
     """
 
-    def __init__(self, window: Window, probability: float, unbiased: bool):
+    def __init__(self, window: Window, probability: float):
         self.window, self.probability = window, probability
-        self.value = 1 / probability if unbiased else 1.0
 
     def weights(self, level: int, row: Tensor, ordinal: Tensor) -> Tensor:
         """What the gradients of the summaries of segments, `row` and `ordinal` (n,) or alike, are multiplied by."""
@@ -31,7 +29,7 @@ class Edges:
         if self.probability == 1.0:
             return torch.ones_like(ordinal, dtype=dtype)
         uniform = (segment_hash(self.window.seed ^ _SALT, level, row, ordinal) >> 10).double() * 2.0**-53
-        return (uniform < self.probability).to(dtype) * self.value
+        return (uniform < self.probability).to(dtype) / self.probability
 
 
 class WeightedLevel(AutogradLevel):
@@ -55,8 +53,8 @@ class WeightedLevel(AutogradLevel):
 
 
 def weigh(forward: Forward, state: State, edges: Edges) -> None:
-    """Let a forward pass that begins with `state` weigh its upward edges. It is literal, for any rows and any cells, and takes
-    as long however few of them are drawn; `replay.py` does not, where all rows tick together."""
+    """Let a forward pass that begins with `state` weigh its upward edges, for any rows and any cells. It takes as long however
+    few of them are drawn."""
     for number, level in enumerate(forward.levels):
         weighted = WeightedLevel(level.level, level.cell, state, level.listener)
         weighted.edges = edges

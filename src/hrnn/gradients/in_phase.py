@@ -23,7 +23,6 @@ from hrnn.forward import Ended, cleared
 from hrnn.gradients.block_tape import BlockTape
 from hrnn.gradients.objective import Objective
 from hrnn.gradients.predictions import Predictions
-from hrnn.gradients.replay import Replay
 from hrnn.gradients.updates import Mover
 from hrnn.gradients.window import Chunk, Differentiated, InputGradient, Window
 from hrnn.room import group_size
@@ -38,7 +37,7 @@ _DRAWN = 64  # segments whose indices are drawn at once
 class SegmentBySegment:
     """One window, all rows in phase. segments_at_once: how many segments a group has at most. It may be a part of a window:
     then d_x is that part's, and d_top the gradient of the top level's state after it, which becomes that of the state before.
-    replay: what runs segments again while levels above the lowest run backward; predictions: of the gradients of summaries."""
+    predictions: of the gradients of summaries."""
 
     def __init__(
         self,
@@ -49,11 +48,10 @@ class SegmentBySegment:
         d_x: InputGradient | None = None,
         d_top: list[Tensor] | None = None,
         *,
-        replay: Replay | None = None,
         predictions: Predictions | None = None,
     ):
         model, state = window.model, window.state
-        self.replay, self.predictions = replay, predictions
+        self.predictions = predictions
         self.window, self.objective, self.mover, self.most = window, objective, mover, segments_at_once
         self.schedule = InPhase(model.periods, state.clock, most=BACKWARD_TICKS)
         self.everyone = torch.arange(state.batch * segments_at_once, device=state.row.device)
@@ -70,11 +68,9 @@ class SegmentBySegment:
             assert isinstance(cell, BuiltinCell)
             grouped = level == 0 and period is not None and self.most > 1
             columns, group = (self.most, self._group) if grouped else (1, lambda: None)
-            tape = BlockTape(level, cell, state.batch, period, self._ended, columns, group, self._ticks)
+            tape = BlockTape(level, cell, state.batch, period, self._ended, columns, group)
             tape.resume(place, state.cells[level], state.history[level] if level < len(state.history) else None)
             self.tapes.append(tape)
-        if replay is not None:
-            replay.attach(self.tapes, self.d_x)
         if d_top is not None:
             self.tapes[-1].hand(d_top)
 
@@ -86,7 +82,7 @@ class SegmentBySegment:
             self.tapes.clear()  # they know this object, too: such a circle would keep their buffers until Python looks for it
 
     def _run(self) -> State:
-        for chunk in self.window if self.replay is None else self.replay.chunks():
+        for chunk in self.window:
             self.x = chunk.x.detach()
             for moment, hidden in walk(self._moments(), self.tapes, self.x):
                 assert hidden is not None
@@ -155,11 +151,6 @@ class SegmentBySegment:
                 tape.add_to_contexts(part.unflatten(0, (self._segments_beside(tape), -1)).sum(1))
         return lowest
 
-    def _ticks(self, tape: BlockTape) -> None:
-        """A level is about to tick, those below being as they were before."""
-        if self.replay is not None and tape.level:
-            self.replay.ticked(tape.level, self.steps)
-
     def _ended(self, tape: BlockTape, moment: Moment) -> None:
         """Differentiate a level's ticks, all losses that depend on them being known."""
         if tape.stop == tape.begin or tape.waits:
@@ -175,8 +166,6 @@ class SegmentBySegment:
             ticks = (tape.stop - tape.begin) * columns
             if level == 0:
                 d_contexts = tape.backward(self.d_x.steps(self.steps - ticks, self.steps))
-            elif self.replay is not None:
-                d_contexts = self.replay.backward(tape, self.steps)
             else:
                 d_contexts = tape.backward() if self.predictions is None else self._learn(tape, self.predictions)
             if d_contexts is not None:
@@ -184,8 +173,6 @@ class SegmentBySegment:
         if self.window.on_segment is not None:
             self.window.on_segment(Differentiated(level, self.steps, tape.gradients))
         tape.forget()
-        if self.replay is not None:
-            self.replay.forget(level)
         if self.mover.due(level, columns):
             self._move(tape, final=moment.ticking < 0)  # the window closes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hrnn.arguments import flag, number, shown, whole
+from hrnn.arguments import number, shown, whole
 from hrnn.cells import BUILTIN, BuiltinCell
 from hrnn.forward import in_phase
 from hrnn.gradients.base import Gradient
@@ -15,7 +15,6 @@ from hrnn.gradients.in_phase import SegmentBySegment
 from hrnn.gradients.objective import Objective
 from hrnn.gradients.piece import Pieces
 from hrnn.gradients.positions import Positions
-from hrnn.gradients.replay import Replay
 from hrnn.gradients.rounds import Rounds
 from hrnn.gradients.updates import Mover, Updates, check_updates
 from hrnn.gradients.window import Window
@@ -44,14 +43,10 @@ class Restricted(Gradient):
     sequence of chunks), `updates` are refused, and `on_segment` is told of every level once, at the end.
 
     replay: 0 to 1, the probability with which, for every segment and row on its own, the gradient of a summary is sent back
-    into the segment after all. The segment is run again for that, while the level above runs backward: hardly more memory, and
-    time that grows with the probability. 0 is never, 1 gives true gradients, and between them the true gradient is what is
-    expected. Where rows tick at different times, or cells are a user's, all steps run twice and `round_steps` of them are kept
-    at a time, by default about the root of the window. As to window and `updates`, as for a checkpointed top, which it cannot
-    be combined with.
-
-    unbiased: what is sent back counts for one over the probability. Without that the gradient along a path over m upward edges
-    is expected to be the probability's m-th power of the true one, and less noisy.
+    into the segment after all; it then counts for one over the probability. 0 is never, 1 gives true gradients, and between
+    them the true gradient is what is expected. All steps run twice, as with `Checkpointed`, and `round_steps` of them are kept
+    at a time, by default about the root of the window. As to window, `updates` and `on_segment`, as for a checkpointed top,
+    which it cannot be combined with.
     """
 
     default_beta = 1.0
@@ -63,7 +58,6 @@ class Restricted(Gradient):
         top: str = "stored",
         *,
         replay: float = 0.0,
-        unbiased: bool = True,
     ):
         remedy = "at least 1, or None for a default"
         self.round_steps = None if round_steps is None else whole("round_steps", round_steps, remedy=remedy)
@@ -74,11 +68,11 @@ class Restricted(Gradient):
 
         if top not in TOPS:
             raise ValueError(f"top is {shown(top)}; expected one of {', '.join(map(repr, TOPS))}")
-        self.top, self.replay, self.unbiased = top, _probability(replay), flag("unbiased", unbiased)
+        self.top, self.replay = top, _probability(replay)
         if self.replay and top == "checkpointed":
             raise ValueError(
-                f"replay is {shown(replay)} and top 'checkpointed', and segments are run again from a top level that is stored;"
-                f" give one of them, or hrnn.Checkpointed() for true gradients"
+                f"replay is {shown(replay)} and top 'checkpointed', which each run steps again in their own way; give one of "
+                f"them, or hrnn.Checkpointed() for true gradients"
             )
 
     def allowed(self, updates: Updates | None, window: Window, weight: float | None) -> Updates | None:
@@ -96,10 +90,10 @@ class Restricted(Gradient):
         model, clock = window.model, window.state.clock
         if self.top == "checkpointed":
             return checkpointed_top(window, objective, self.at_once)
+        if self.replay and model.periods:
+            return self._replayed(window, objective)
         mover = Mover(updates, len(model.levels), window.local_weight, window.rows)
         together = window.in_phase and in_phase(model.levels, model.periods, clock)
-        if self.replay and model.periods:
-            return self._replayed(window, objective, mover, together)
         if mover.agreed_phase(clock.position[0].tolist() if together else None, len(model.periods)) is not None:
             return SegmentBySegment(window, objective, mover, self.at_once(window, mover)).run()
         return Rounds(window, objective, self.round_steps, mover).run()
@@ -108,12 +102,9 @@ class Restricted(Gradient):
         """How many segments of the lowest level are differentiated together, at most."""
         return _possible(self.segments_at_once or _segments_at_once(window), window, mover)
 
-    def _replayed(self, window: Window, objective: Objective, mover: Mover, together: bool) -> State:
-        positions, edges = Positions(window, "Restricted with replay"), Edges(window, self.replay, self.unbiased)
-        if together:
-            replay = Replay(window, edges, positions)
-            return SegmentBySegment(window, objective, mover, self.at_once(window, mover), replay=replay).run()
-        run = Pieces(window, objective, positions, edges=edges)
+    def _replayed(self, window: Window, objective: Objective) -> State:
+        positions = Positions(window, "Restricted with replay")
+        run = Pieces(window, objective, positions, edges=Edges(window, self.replay))
         after = backward(run, every(self.round_steps or root(positions.steps), positions.steps))
         run.tell(positions.steps)
         run.gather()
@@ -126,7 +117,7 @@ def _probability(replay: Any) -> float:
     except ValueError:
         found = 2.0
     if found > 1:
-        raise ValueError(f"replay is {shown(replay)}; give the probability of running a segment again, 0 to 1")
+        raise ValueError(f"replay is {shown(replay)}; give the probability of sending a gradient back, 0 to 1")
     return found
 
 

@@ -48,7 +48,7 @@ def entries_of(request: Request, runs: Runs) -> Entries:
         "settings": settings(rows),
         "quantities": [{"name": one.name, "title": one.title, "digits": one.digits} for one in experiment.quantities],
         "rows": rows,
-        "missing": [row.title for row in experiment.rows if not runs.get(row.name)],
+        "missing": [row.title for row in experiment.offered if not runs.get(row.name)],
         "expectations": expectations,
         "search": _search(request) if request.searched else None,
     }

@@ -47,7 +47,7 @@ def entries_of(request: Request) -> Entries:
         "frontier": {task: one.score.title for task, one in TASKS.items()},
         "digits": {task: one.score.digits for task, one in TASKS.items()},
         "settings": ". ".join(_settings(task, runs) for task in dict.fromkeys(row["task"] for row in rows)),
-        "missing": [name for name in POINTS if name not in {row["name"] for row in rows}],
+        "missing": [name for name, point in POINTS.items() if not point.gone and name not in {row["name"] for row in rows}],
         "seeds": list(FRONTIER.search.seeds if FRONTIER.search else ()),
         "rows": rows,
     }

@@ -41,7 +41,7 @@ def _counts(entries: dict[str, Any]) -> dict[str, str]:
         steps = int(knob) if method == "truncated" else window
         if method in ("full", "truncated"):
             return {"vectors by the paper's count": f"{min(steps, window):,}"}
-        if method == "checkpointed":
+        if method in ("checkpointed", "replay"):
             return {}
         at_once = model.get("segments_at_once") or 1
         exact = exact_count(sizes, periods, window, at_once)
@@ -63,13 +63,15 @@ def _predicted(entries: dict[str, Any], engine: dict[str, Any] | None) -> int | 
         options["native"] = None if engine is None else engine.get("name") == "native"
         if method in ("full", "truncated"):
             return predict_truncated(*shape, int(knob) if knob else model["window"], **options)
+        if method == "replay":
+            return predict_checkpointed(*shape, **options)
         if method == "checkpointed":
             return predict_checkpointed(*shape, bytes=byte_count(knob) if knob else None, **options)
         if method == "synthetic":
             return None
         options |= {"all_indices": model["indices"] == "all", "segments_at_once": model.get("segments_at_once") or 1}
         options |= {"top": "checkpointed"} if method == "checkpointed-top" else {}
-        return predict(*shape, **options, replay=float(knob) if knob else 0.0)
+        return predict(*shape, **options)
     except NONSENSE:
         return None
 

@@ -15,11 +15,13 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table. name: as --models and the folders have it; title: as the table has it."""
+    """A row of a table. name: as --models and the folders have it; title: as the table has it. gone: the gradient method that
+    its runs were trained with, where this version no longer has it; they are shown, and no more are run."""
 
     name: str
     title: str
     recipe: Recipe
+    gone: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,11 @@ class Experiment:
     always_searched: bool = False  # there is no table without the search, and it is not asked for by --search
     with_memory: bool = True  # measure the peak bytes of an update of every row
     again: Callable[[Any], Any] | None = None  # from a configuration to that of a second attempt, see `missed`
+
+    @property
+    def offered(self) -> tuple[Row, ...]:
+        """The rows that can be run."""
+        return tuple(row for row in self.rows if not row.gone)
 
     def row(self, name: str) -> Row:
         return next(row for row in self.rows if row.name == name)

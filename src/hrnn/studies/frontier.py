@@ -65,7 +65,7 @@ MIDDLE = 1  # of the three values of a knob
 @dataclass(frozen=True)
 class Method:
     """A line of the figures. gradient: as --gradient has it, with {} for its knob; model: the one of the paper that it trains;
-    knobs: the entry of a task with its values, or these; equal: the method whose gradients it gives."""
+    knobs: the entry of a task with its values, or these; equal: the method whose gradients it gives; gone: `Row.gone`."""
 
     name: str
     title: str
@@ -74,6 +74,7 @@ class Method:
     knobs: str | tuple[float, ...] = ()
     unlocked: bool = False
     equal: str = ""
+    gone: str = ""
 
     def values(self, task: Task) -> Sequence[float]:
         return getattr(task, self.knobs) if isinstance(self.knobs, str) else self.knobs
@@ -93,7 +94,7 @@ METHODS = (
     Method("no-local-loss", "restricted, no local loss", "restricted", "gr-hrnn"),
     Method("truncated", "truncated", "truncated:{}", "hrnn", "truncated"),
     Method("replay", "replay", "replay:{}", knobs=PROBABILITIES),
-    Method("biased-replay", "biased replay", "biased-replay:{}", knobs=PROBABILITIES),
+    Method("biased-replay", "biased replay", "replay:{}", knobs=PROBABILITIES, gone="biased-replay:{}"),
     Method("synthetic", "synthetic", "synthetic"),
     Method("synthetic-alone", "synthetic, no local loss", "synthetic", "gr-hrnn"),
     Method("checkpointed", "checkpointed", "checkpointed:{}MB", "hrnn", "bytes", equal="full"),
@@ -114,6 +115,10 @@ class Point:
     value: float | None
     name: str
     leader: str
+
+    @property
+    def gone(self) -> str:
+        return self.method.gone.format(f"{self.value:g}" if self.value else "")
 
     def recipe(self, profile: Profile) -> Config[Any]:
         return recipes.then(TASKS[self.task].recipe, *self.method.changes(TASKS[self.task], self.value))(profile)
@@ -149,7 +154,7 @@ def trials_of(point: Point) -> tuple[Trial, ...]:
 FRONTIER = Experiment(
     "frontier",
     "The frontier: gradient methods against bytes and minutes",
-    tuple(Row(point.name, point.method.title, point.recipe) for point in TRAINED),
+    tuple(Row(point.name, point.method.title, point.recipe, point.gone) for point in TRAINED),
     (Quantity("score", "longest length solved, or accuracy on test", partial(_score, pixels=ACCURACY)),),
     data=("mnist",),
     profiles=("desk",),
@@ -165,7 +170,7 @@ FRONTIER = Experiment(
 def stages(request: Request) -> list[tuple[str, ...]]:
     """Rows in the order in which they are run, each with its search and all seeds before the next: method by method at the
     middle of their knobs, on both tasks; then the other values."""
-    asked = [point for point in TRAINED if not request.models or point.name in request.models]
+    asked = [POINTS[row.name] for row in request.rows]
     parts = [
         [one.name for one in asked if (one.task, one.method) == (task, method) and (one.name == one.leader) == leads]
         for leads in (True, False)

@@ -73,11 +73,12 @@ class Request:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        return tuple(row for row in self.experiment.rows if not self.models or row.name in self.models)
+        return tuple(row for row in self.experiment.offered if not self.models or row.name in self.models)
 
     def config(self, row: Row, seed: int, trial: Trial | None = None) -> Config[Any]:
         trial, config = trial or self.chosen.get(row.name), row.recipe(self.profile)
-        return complete(config if trial is None else trial.of(config), seed, self.data, self.scale)
+        config = complete(config if trial is None else trial.of(config), seed, self.data, self.scale)
+        return replace(config, model=replace(config.model, gradient=row.gone)) if row.gone else config
 
     def unit(self, row: Row, seed: int) -> Unit:
         return Unit(f"{row.name}/seed-{seed}", self.config(row, seed))

@@ -23,7 +23,7 @@ REPLAY = Experiment(
     (
         Row("restricted", "restricted", _locked("restricted")),
         Row("replay", "replay 0.2", _locked("replay:0.2")),
-        Row("biased-replay", "biased replay 0.2", _locked("biased-replay:0.2")),
+        Row("biased-replay", "biased replay 0.2", _locked("replay:0.2"), gone="biased-replay:0.2"),
         Row("synthetic", "synthetic", _locked("synthetic")),
         Row("hrnn", "HRNN", then(defaults.needle, with_model("hrnn"), with_defaults)),
         Row("inverse", "restricted, inverse frequency", then(_locked("restricted"), inverse)),

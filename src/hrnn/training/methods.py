@@ -55,11 +55,8 @@ METHODS: dict[str, Method] = {
     ),
     "checkpointed-top": Method(lambda model, knob, options: Restricted(**options, top="checkpointed")),
     "replay": Method(
-        lambda model, knob, options: Restricted(**options, replay=knob), _share, True, example="replay:0.2, a probability"
-    ),
-    "biased-replay": Method(
-        lambda model, knob, options: Restricted(**options, replay=knob, unbiased=False), _share, True,
-        example="biased-replay:0.2, a probability",
+        lambda model, knob, options: Restricted(**options, replay=knob),
+        _share, True, True, lambda window, knob: math.isqrt(window), "replay:0.2, a probability",
     ),
     "synthetic": Method(lambda model, knob, options: Synthetic(model, **options)),
 }  # fmt: skip

@@ -32,7 +32,7 @@ class Model:
     window: int | None = option(None, at_least(1))
     """Steps over which a gradient is taken; states are carried from window to window."""
     gradient: str | None = None
-    """restricted, full, truncated:STEPS, checkpointed or checkpointed:BYTES, checkpointed-top, replay:P, biased-replay:P or
+    """restricted, full, truncated:STEPS, checkpointed or checkpointed:BYTES, checkpointed-top, replay:P or
     synthetic; by default restricted for ours and gr-hrnn, otherwise full. What each does: docs/methods.md."""
     cell: str = "lstm"
     """lstm, gru, rnn, or module:Name of your own."""
