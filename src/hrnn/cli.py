@@ -35,7 +35,7 @@ COMMANDS = {
     "predict": "what a run on series says of other data, or of lines as they come",
     "sample": "continue a prompt with a run on text",
     "runs": "a table of the runs in a folder",
-    "export": "a run's model for other programs: ONNX, torch.export, safetensors",
+    "export": "a run's model for other programs: ONNX, torch.export",
     "plot": "learning curves of runs as PNG, SVG or PDF",
     "report": "runs, sweeps and studies as one page to look at, in a file or live",
     "reproduce": "the paper's tables and figures, beside its own numbers",

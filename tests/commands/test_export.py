@@ -42,10 +42,10 @@ def test_the_other_formats(text_run, capsys, tmp_path):
     code, out, _ = hrnn(capsys, "export", text_run, "--format", "torch-export", "--dtype", "float64")
     assert code == 0
     assert "step.pt2: one step, torch.export, update 60; within " in out
-    code, out, _ = hrnn(capsys, "export", text_run, "--format", "torch-export", "--window", 3)
-    assert (text_run / "export" / "window-3.pt2.json").exists()
-    code, out, _ = hrnn(capsys, "export", text_run, "--format", "safetensors", "--output", tmp_path / "new" / "w.safetensors")
-    assert (code, out) == (0, f"{tmp_path}/new/w.safetensors: weights, safetensors, update 60\n")
+    new = ("--window", 3, "--output", tmp_path / "new" / "w.pt2")
+    assert hrnn(capsys, "export", text_run, "--format", "torch-export", *new)[0] == 0
+    assert (tmp_path / "new" / "w.pt2.json").exists()
+    assert "safetensors" in complaint(capsys, "export", text_run, "--format", "safetensors")
 
 
 @pytest.mark.long
@@ -76,13 +76,12 @@ def test_mistakes(text_run, tmp_path, capsys):
     assert not (text_run / "export").exists()
 
 
-@pytest.mark.parametrize("form", ["torch-export", "safetensors"])
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(text_run, capsys, monkeypatch, form):
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(text_run, capsys, monkeypatch):
     def full(*arguments, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    said = complaint(capsys, "export", text_run, "--format", form)
+    said = complaint(capsys, "export", text_run, "--format", "torch-export")
     assert "export/" in said
     assert "No space left on device" in said
     assert not [path for path in (text_run / "export").iterdir() if not path.name.startswith(".")]
@@ -98,5 +97,3 @@ def test_a_run_with_a_cell_of_its_own(tmp_path, capsys, monkeypatch):
     assert "names code of its own" in complaint(capsys, "export", tmp_path / "run", "--format", "torch-export")
     said = complaint(capsys, "export", tmp_path / "run", "--format", "torch-export", *cell)
     assert "level 0 has a cell of your own, MinimalGRU" in said
-    assert "as safetensors" in said
-    assert hrnn(capsys, "export", tmp_path / "run", "--format", "safetensors", *cell)[0] == 0

@@ -5,15 +5,13 @@ import json
 import numpy
 import pytest
 import torch
-from safetensors import safe_open
 from torch import nn
 
 import hrnn
-from hrnn.export import Step, to_onnx, to_safetensors, to_torch_export
+from hrnn.export import Step, to_onnx, to_torch_export
 from hrnn.export.files import _in_onnxruntime
 from tests.export.cases import CELLS, PERIODS, made
 from tests.export.drift import drift
-from tests.user_cells import MinimalGRU
 
 TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-9}
 WITHOUT = 'ONNX is not installed: pip install "hrnn[onnx]"'
@@ -115,23 +113,6 @@ def test_torch_export_of_a_step_and_of_a_window(kind, tmp_path):
     more, flag = torch.randn(5, 3, dtype=torch.float64), [f[0] for f in flags]
     output, _ = go_on(more, state, *flag)
     assert torch.allclose(output, head(model.step(more, after, boundaries=flag[0] if flag else None)[0]), atol=1e-12)
-
-
-def test_the_weights_alone(tmp_path):
-    model, head = made(["gru", "lstm"], 2, "fixed")
-    entries = to_safetensors(model, tmp_path / "weights.safetensors", head=head)
-    with safe_open(tmp_path / "weights.safetensors", "pt") as file:
-        found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    assert set(found) == set(entries["tensors"])
-    assert torch.equal(found["levels.cells.0.weight_context"], model.cells[0].weight_context)
-    assert torch.equal(found["head.weight"], head.weight)
-    assert not any("decoder" in name for name in found)
-    assert set(entries["gates"]) == {"gru", "lstm"}
-
-
-def test_the_weights_of_a_cell_of_ones_own_can_be_written(tmp_path):
-    to_safetensors(hrnn.HRNN(3, [4], cell=MinimalGRU), tmp_path / "weights.safetensors")
-    assert (tmp_path / "weights.safetensors.json").exists()
 
 
 @pytest.mark.parametrize(

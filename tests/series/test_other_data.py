@@ -162,7 +162,7 @@ def test_a_column_that_may_tell_sequences_apart_is_named(tmp_path, capsys):
 def test_weights_that_have_learned_nothing_are_warned_of(tmp_path, capsys):
     write_table(pa.table({"y": np.sin(np.arange(300.0))}), tmp_path / "t.csv")
     run = train(capsys, tmp_path / "runs" / "r", [tmp_path / "t.csv", *BATCH])
-    for command in (("predict", run, tmp_path / "t.csv"), ("evaluate", run), ("export", run, "--format", "safetensors")):
+    for command in (("predict", run, tmp_path / "t.csv"), ("evaluate", run), ("export", run, "--format", "torch-export")):
         said = hrnn(capsys, *command, "--checkpoint", 0)[2]
         assert "warning: these are the weights of update 0, which have learned nothing" in said
         assert "learned nothing" not in hrnn(capsys, *command)[2]

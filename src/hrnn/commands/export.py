@@ -14,7 +14,7 @@ import tyro
 
 from hrnn.commands.options import parse, require_folder
 from hrnn.errors import DONE, UserError
-from hrnn.export import to_onnx, to_safetensors, to_torch_export
+from hrnn.export import to_onnx, to_torch_export
 from hrnn.export.series import around
 from hrnn.limits import at_least, option
 from hrnn.tasks import Pixels, Series, Text, name_of
@@ -33,20 +33,20 @@ ONE_BY_ONE = (
     "x is one pixel, 0 to 1: the mean of a square of pool x pool pixels over 255, row by row or, where there is one, in this "
     "order; the output after the last is the answer"
 )
-ENDINGS = {"onnx": ".onnx", "torch-export": ".pt2", "safetensors": ".safetensors"}
+ENDINGS = {"onnx": ".onnx", "torch-export": ".pt2"}
 
 
 @dataclass(frozen=True)
 class Export:
     """Write a run's model, with its head, as a file for programs that know nothing of hrnn: one streaming step as ONNX or by
-    torch.export, a whole window by torch.export, or the weights alone. A JSON file beside it says how to use it."""
+    torch.export, or a whole window by torch.export. A JSON file beside it says how to use it."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """Folder of the run."""
-    format: Literal["onnx", "torch-export", "safetensors"] = "onnx"
-    """onnx and torch-export: computation and weights; safetensors: weights."""
+    format: Literal["onnx", "torch-export"] = "onnx"
+    """What reads the file: ONNX runtimes, or torch.export.load."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """The file to write; by default RUN/export/step.onnx, step.pt2, window-N.pt2 or weights.safetensors."""
+    """The file to write; by default RUN/export/step.onnx, step.pt2 or window-N.pt2."""
     window: int | None = option(None, at_least(1, 10_000))
     """With torch-export: instead of a step, a whole window of so many steps from a fresh state."""
     dtype: Literal["float32", "float64"] = "float32"
@@ -71,9 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     if (options.window or 0) > 20:
         print(f"{options.window} steps are unrolled, which takes some tenths of a second each", file=sys.stderr, flush=True)
     common: dict[str, Any] = {"head": network.head, "facts": facts(trained)}
-    if isinstance(task := trained.config.task, Series) and options.format == "safetensors":
-        common["facts"]["preprocessing"] = task.learned.to_json()  # which the weights are without
-    elif isinstance(task, Series):
+    if isinstance(task := trained.config.task, Series):
         made = around(task, network.head, network.levels.dtype)
         common |= {"before": made.before, "example": made.example, "head": made.head}
         common["facts"] |= made.facts
@@ -81,10 +79,8 @@ def main(arguments: Sequence[str]) -> int:
         with working("exporting"):
             if options.format == "onnx":
                 entries = to_onnx(network.levels, path, **common)
-            elif options.format == "torch-export":
-                entries = to_torch_export(network.levels, path, steps=options.window, **common)
             else:
-                entries = to_safetensors(network.levels, path, **common)
+                entries = to_torch_export(network.levels, path, steps=options.window, **common)
     except ValueError as error:
         raise UserError(f"{options.run} cannot be exported: {error}") from None
     except OSError as error:
@@ -101,9 +97,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _path(options: Export) -> Path:
     """Where the file goes; refused before anything is loaded."""
-    names = {"onnx": "step", "torch-export": f"window-{options.window}" if options.window else "step", "safetensors": "weights"}
-    ending = ENDINGS[options.format]
-    path = options.output or options.run / "export" / f"{names[options.format]}{ending}"
+    name, ending = f"window-{options.window}" if options.window else "step", ENDINGS[options.format]
+    path = options.output or options.run / "export" / f"{name}{ending}"
     if path.suffix != ending or path.is_dir():
         raise UserError(f"--output is {path}; give the name of a file that ends in {ending}")
     require_folder(path.parent, "--output")

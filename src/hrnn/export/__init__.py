@@ -4,8 +4,8 @@ trained = hrnn.load("runs/x")
 hrnn.export.to_onnx(trained.network.levels, "step.onnx", head=trained.network.head)
 """
 
-from hrnn.export.files import to_onnx, to_safetensors, to_torch_export
+from hrnn.export.files import to_onnx, to_torch_export
 from hrnn.export.step import Step
 from hrnn.export.window import Window
 
-__all__ = ["Step", "Window", "to_onnx", "to_safetensors", "to_torch_export"]
+__all__ = ["Step", "Window", "to_onnx", "to_torch_export"]

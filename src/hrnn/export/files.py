@@ -1,4 +1,4 @@
-"""Models as files for other programs: ONNX, torch.export and safetensors, each with a small JSON file beside it."""
+"""Models as files for other programs: ONNX and torch.export, each with a small JSON file beside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from hrnn.export.checking import TOLERANCE, Run, largest_difference
 from hrnn.export.step import Step
 from hrnn.export.window import Window
 from hrnn.hierarchy import HRNN
-from hrnn.tensors import write
 from hrnn.training.files import write_atomically
 
 CHECKED_STEPS = 100
@@ -116,22 +115,6 @@ def to_torch_export(
     content = io.BytesIO()
     torch.export.save(program, content)
     write_atomically(path, content.getvalue())
-    metadata.write(path, entries)
-    return entries
-
-
-def to_safetensors(
-    model: HRNN, path: str | Path, *, head: nn.Module | None = None, facts: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """The weights alone, without decoders: `levels.cells.0.weight_input` and so on, and the head's as `head.*`."""
-    path = _file(path, ".safetensors")
-    if not isinstance(model, HRNN):
-        raise TypeError(f"model is {shown(model)}; give an hrnn.HRNN, of a run: hrnn.load(folder).network.levels")
-    weights = {f"levels.cells.{name}": tensor for name, tensor in model.cells.state_dict().items()}
-    weights |= {} if head is None else {f"head.{name}": tensor for name, tensor in head.state_dict().items()}
-    entries = _entries(model, "weights, safetensors", facts) | metadata.of_weights(model)
-    entries["tensors"] = {name: {"dtype": metadata.name_of(t.dtype), "shape": list(t.shape)} for name, t in weights.items()}
-    write(path, weights, entries)
     metadata.write(path, entries)
     return entries
 

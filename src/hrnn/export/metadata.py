@@ -22,15 +22,6 @@ NESTED = (
     "True where the level above ticks, for each level with given boundaries; a boundary of a level that does not tick at this "
     "step is ignored. The first step of a sequence is a boundary whatever is said."
 )
-GATES = {
-    "lstm": {"weight_input, weight_context, weight_hidden, bias": ["input", "forget", "candidate", "output"]},
-    "gru": {
-        "weight_input, weight_context, bias": ["reset", "update", "candidate"],
-        "weight_hidden": ["candidate", "reset", "update"],
-        "bias_hidden": ["candidate"],
-    },
-    "rnn": {"weight_input, weight_context, weight_hidden, bias": ["tanh"]},
-}
 
 
 def of_model(model: HRNN, kind: str) -> dict[str, Any]:
@@ -68,11 +59,6 @@ def of_step(step: Step, x: Tensor, boundaries: Tensor | None, output: Tensor, st
             "carry": CARRY,
         },
     }
-
-
-def of_weights(model: HRNN) -> dict[str, Any]:
-    """The order of the gates in the rows of each cell's weights."""
-    return {"gates": {kind: GATES[kind] for kind in dict.fromkeys(model.config["cell"]) if kind is not None}}
 
 
 def name_of(dtype: torch.dtype) -> str:

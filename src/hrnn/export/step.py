@@ -158,7 +158,7 @@ def check(model: Any) -> None:
         if isinstance(cell, UserCell):
             raise ValueError(
                 f"level {level} has a cell of your own, {type(cell.module).__name__}, which only its own code can compute; "
-                "export a model of lstm, gru or rnn cells, or its weights alone as safetensors"
+                "export a model of lstm, gru or rnn cells"
             )
         if not by_hand(cell):
             raise ValueError(
