@@ -1,4 +1,4 @@
-"""Trackers are told what the journal records, and a run does not depend on them; their modules are played by fakes."""
+"""Trackers are told what the journal records, and a run does not depend on them; wandb is played by a fake."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 from hrnn.errors import DivergedError, UserError
 from hrnn.tasks import Copy
-from hrnn.trackers import NAMES, numbers_of
+from hrnn.trackers import numbers_of
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime
 from hrnn.training.loop import start, train
 from tests.commands.console import complaint, hrnn
@@ -114,72 +114,30 @@ def test_a_run_that_ends_by_an_error_is_finished_too(tmp_path):
 
 
 @pytest.fixture
-def fakes(monkeypatch):
-    """The three modules, as far as they are called, and what they were told."""
-    said = []
-
-    def noting(name, result=None):
-        def call(*arguments, **options):
-            said.append((name, arguments, options))
-            return result() if result else None
-
-        return call
-
-    runs = []
-
-    def found():
-        return [types.SimpleNamespace(info=types.SimpleNamespace(run_id="m1"))] if runs else []
-
-    modules = {name: types.ModuleType(name) for name in NAMES}
-    for name in ("wandb", "trackio"):
-        for verb in ("init", "log", "finish"):
-            setattr(modules[name], verb, noting(f"{name}.{verb}"))
-    for verb in ("set_experiment", "log_params", "log_metrics", "end_run"):
-        setattr(modules["mlflow"], verb, noting(f"mlflow.{verb}"))
-    modules["mlflow"].search_runs = noting("mlflow.search_runs", found)
-    modules["mlflow"].start_run = noting("mlflow.start_run", lambda: runs.append(1))
-    for name, module in modules.items():
-        module.__spec__ = types.SimpleNamespace()
-        monkeypatch.setitem(sys.modules, name, module)
+def told(monkeypatch):
+    """What wandb was told: calls with their arguments and options."""
+    said, module = [], types.ModuleType("wandb")
+    for verb in ("init", "log", "finish"):
+        setattr(module, verb, lambda *arguments, verb=verb, **options: said.append((verb, arguments, options)))
+    module.__spec__ = types.SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "wandb", module)
     return said
 
 
-def calls(said, name):
-    return [(arguments, options) for call, arguments, options in said if call == name]
+def test_wandb_by_name(told, tmp_path):
+    start(replace(CONFIG, upkeep=replace(QUIET, tracker="wandb")), tmp_path / "run")
+    (first, _, facts), *logged, (last, _, _) = told
+    stored = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (first, facts["id"], facts["resume"], facts["name"]) == ("init", stored["id"], "allow", "run")
+    assert logged[-1][2]["step"] == 4
+    assert any("update/loss" in arguments[0] for _, arguments, _ in logged)
+    assert ({verb for verb, _, _ in logged}, last) == ({"log"}, "finish")
 
 
-def test_wandb_and_trackio_by_name(fakes, tmp_path):
-    for name in ("wandb", "trackio"):
-        start(replace(CONFIG, upkeep=replace(QUIET, tracker=name)), tmp_path / name)
-    stored = {name: json.loads((tmp_path / name / "config.json").read_text())["id"] for name in ("wandb", "trackio")}
-    ((_, facts),) = calls(fakes, "wandb.init")
-    assert (facts["id"], facts["resume"], facts["name"]) == (stored["wandb"], "allow", "wandb")
-    ((_, facts),) = calls(fakes, "trackio.init")
-    assert (facts["name"], facts["resume"], "id" in facts) == (f"trackio-{stored['trackio']}", "allow", False)
-    for name in ("wandb", "trackio"):
-        logged = calls(fakes, f"{name}.log")
-        assert [options["step"] for _, options in logged][-1] == 4
-        assert any("update/loss" in arguments[0] for arguments, _ in logged)
-        assert len(calls(fakes, f"{name}.finish")) == 1
-
-
-def test_mlflow_by_its_adapter_goes_on_in_the_run_that_it_finds(fakes, tmp_path):
-    start(replace(CONFIG, upkeep=replace(QUIET, tracker="mlflow")), tmp_path / "run")
-    id = json.loads((tmp_path / "run" / "config.json").read_text())["id"]
-    assert calls(fakes, "mlflow.start_run") == [((), {"run_name": "run", "tags": {"hrnn_run": id}})]
-    ((parameters,), _) = calls(fakes, "mlflow.log_params")[0]
-    assert parameters["learning.batch"] == "5"
-    assert calls(fakes, "mlflow.log_metrics")[-1][1] == {"step": 4}
-    train(tmp_path / "run", budget=Budget(updates=5))
-    assert calls(fakes, "mlflow.start_run")[1] == ((), {"run_id": "m1"})
-    assert len(calls(fakes, "mlflow.log_params")) == 1
-    assert len(calls(fakes, "mlflow.end_run")) == 2
-
-
-def test_the_option_and_a_tracker_that_is_not_there(fakes, tmp_path, capsys, monkeypatch):
+def test_the_option_and_a_tracker_that_is_not_there(told, tmp_path, capsys, monkeypatch):
     options = ("--data", write_text(tmp_path / "text.txt"), "--window", 10, "--updates", 2, "--tracker", "wandb")
     assert hrnn(capsys, "train", "text", *TINY, *options, "--run", tmp_path / "run")[0] == 0
-    assert calls(fakes, "wandb.log")
+    assert [verb for verb, _, _ in told][-1] == "finish"
     monkeypatch.setitem(sys.modules, "wandb", None)
     said = complaint(capsys, "train", "text", *TINY, *options, "--run", tmp_path / "other")
     assert said == "hrnn: --tracker wandb needs wandb, which is not installed; pip install wandb"
@@ -187,7 +145,7 @@ def test_the_option_and_a_tracker_that_is_not_there(fakes, tmp_path, capsys, mon
     code, _, err = hrnn(capsys, "resume", tmp_path / "run", "--updates", 3)  # what is tracked elsewhere goes on here
     assert code == 0
     assert "the tracker cannot begin, and the run goes on without it" in err
-    assert "--tracker" in complaint(capsys, "train", "text", *TINY, "--data", "x", "--tracker", "paper")
+    assert "--tracker" in complaint(capsys, "train", "text", *TINY, "--data", "x", "--tracker", "mlflow")
 
 
 def test_a_configuration_from_python_is_checked(tmp_path):

@@ -1,4 +1,4 @@
-"""Curves in somebody else's tracker: what a run journals is also told to wandb, trackio, MLflow, or an object of the user's.
+"""Curves in somebody else's tracker: what a run journals is also told to wandb, or to an object of the user's.
 
 A tracker has three calls, those of wandb:
 
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from hrnn.errors import UserError, words_of
 
 PROJECT = "hrnn"
-NAMES = ("wandb", "trackio", "mlflow")
+NAMES = ("wandb",)
 
 
 class Tracker(Protocol):
@@ -56,56 +56,8 @@ def named(name: str) -> Tracker:
     """One of NAMES."""
     require(name)
     module: Any = importlib.import_module(name)
-    adapters: dict[str, type[ByName] | type[Mlflow]] = {"trackio": ByName, "mlflow": Mlflow}
-    tracker: Tracker = adapters[name](module) if name in adapters else module
+    tracker: Tracker = module
     return tracker
-
-
-class ByName:
-    """trackio: runs are known by their names alone, so the id becomes a part of it."""
-
-    def __init__(self, module: Any):
-        self._module = module
-
-    def init(self, *, project: str, name: str, id: str, resume: str, config: dict[str, Any]) -> None:
-        self._module.init(project=project, name=f"{name}-{id}", resume=resume, config=config)
-
-    def log(self, data: dict[str, float], step: int) -> None:
-        self._module.log(data, step=step)
-
-    def finish(self) -> None:
-        self._module.finish()
-
-
-class Mlflow:
-    """MLflow: a run that goes on is found by a tag with the id; options are parameters, by section and name."""
-
-    TAG = "hrnn_run"
-
-    def __init__(self, module: Any):
-        self._module = module
-
-    def init(self, *, project: str, name: str, id: str, resume: str, config: dict[str, Any]) -> None:
-        self._module.set_experiment(project)
-        known = self._module.search_runs(
-            experiment_names=[project], filter_string=f"tags.`{self.TAG}` = '{id}'", max_results=1, output_format="list"
-        )
-        if known:
-            self._module.start_run(run_id=known[0].info.run_id)
-            return
-        self._module.start_run(run_name=name, tags={self.TAG: id})
-        parameters = {
-            f"{section}.{option}": str(value)[:500]  # as much as every store of MLflow takes
-            for section, options in config.items()
-            for option, value in (options.items() if isinstance(options, dict) else ())
-        }
-        self._module.log_params(parameters)
-
-    def log(self, data: dict[str, float], step: int) -> None:
-        self._module.log_metrics(data, step=step)
-
-    def finish(self) -> None:
-        self._module.end_run()
 
 
 class Tracked:

@@ -146,5 +146,5 @@ class Runtime:
     frozen_every: int = option(50, at_least(0))
     """With --update segment: every so many updates the window is also scored before it is learned, all weights as they are
     then (frozen_loss in the journal); 0: never."""
-    tracker: Literal["wandb", "trackio", "mlflow"] | None = None
+    tracker: Literal["wandb"] | None = None
     """Who else is told what the journal records; to be installed, and logged in to, by yourself."""
