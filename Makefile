@@ -12,7 +12,7 @@ MINUTES ?= 30
 SEED ?= 0
 JOBS ?= 1
 
-.PHONY: test test-long lock docs results demo campaign bench memory growth million report streaming planner checkpointed trainer scaling clean
+.PHONY: test test-long lock docs results demo campaign bench memory growth million report streaming planner checkpointed trainer clean
 
 CONFIG ?=
 RESULTS := benchmarks/results
@@ -85,11 +85,6 @@ checkpointed: $(INSTALLED)
 # What the trainer costs beside the bare engine
 trainer: $(INSTALLED)
 	$(BIN)/python -m benchmarks.trainer --json $(RESULTS)/trainer.json
-
-# Updates with one and two processes and the constants of the cost model; needs a quiet machine with two free cores
-scaling: $(INSTALLED)
-	$(BIN)/python -m benchmarks.scaling --json $(RESULTS)/scaling.json
-	$(BIN)/python -m benchmarks.scaling_model $(RESULTS)/scaling.json --write docs/scaling.md
 
 # Time and memory against window and depth
 growth: $(INSTALLED)

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 import hrnn
-from tests.helpers import assert_close, assert_same_gradients, seeded, squares, steady, take_gradients, untouched
+from tests.helpers import assert_close, assert_same_gradients, squares, steady, take_gradients, untouched
 
 STEPS, PERIOD, BATCH = 14, 4, 3
 
