@@ -16,15 +16,14 @@ import torch
 import tyro
 
 from hrnn.commands.options import parse
-from hrnn.data.columns import IDS, TIMES, check_column
+from hrnn.data.columns import roles
 from hrnn.data.csv_files import MISSING, delimiter_of, trimmed
-from hrnn.errors import DONE, UserError, require_extra, shortened
+from hrnn.errors import DONE, UserError, require_extra
 from hrnn.tasks import Series
-from hrnn.tasks.series.opened import NONE
 from hrnn.telling import working
 from hrnn.training.files import FULL
 from hrnn.training.identity import Trust
-from hrnn.training.predicting import Predicted, beside, id_column, predictions
+from hrnn.training.predicting import Predicted, beside, columns_for, predictions
 from hrnn.training.streaming import Stream
 from hrnn.training.trained import Trained, load, warn_of_untrained
 
@@ -179,15 +178,12 @@ def follow(trained: Trained) -> int:
     delimiter = delimiter_of(first)
     header = next(_read([first], delimiter, 1))[1]
     header, written = [trimmed(name) for name in header], header
-    if twice := [name for place, name in enumerate(header) if name in header[:place]]:
-        raise UserError(f"the first line has two columns called {shortened(twice[0])!r}; rename one")
     task: Series = trained.config.task
     pre = task.learned
-    for name in pre.channels:
-        check_column(name, header, "the first line", "values, which training had")
+    played = roles(header, columns_for(task, header, "the first line"), "the first line")
+    if pre.interval and played.time is None:
+        raise UserError("the first line has no column of times, and training had one; add it")
     numeric = {pre.channels[place] for place in pre.numeric}
-    own = id_column(task, header, "the first line")
-    identity, time = (_column(given, header, names) for given, names in ((own, IDS), (task.time, TIMES)))
     streams: dict[str, Stream] = {}
     out, named = csv.writer(sys.stdout, lineterminator="\n"), False
     for number, cells in _read(sys.stdin, delimiter, 2):
@@ -201,10 +197,10 @@ def follow(trained: Trained) -> int:
                 line[channel] = ""
             elif delimiter != ",":  # numbers may have a comma before their decimals
                 line[channel] = line[channel].replace(",", ".")
-        name = line[identity] if identity is not None else ""
+        name = line[played.id] if played.id is not None else ""
         stream = streams.get(name) or streams.setdefault(name, Stream(trained.network, task))
         try:
-            answer = stream.step({channel: line[channel] for channel in pre.channels}, _time(line, time, bool(pre.interval)))
+            answer = stream.step(line, line[played.time] if pre.interval and played.time is not None else None)
         except UserError as error:
             raise UserError(f"line {number}: {error}") from None
         columns = stream.answers.names
@@ -228,23 +224,6 @@ def _read(lines: Iterable[str], delimiter: str, first: int) -> Iterator[tuple[in
         raise UserError(f"line {number} cannot be read as CSV: {error}") from None
     except UnicodeEncodeError:
         raise UserError(f"line {number} is not UTF-8; convert it, as iconv does") from None
-
-
-def _column(given: str | None, header: Sequence[str], names: Sequence[str]) -> str | None:
-    if given == NONE:
-        return None
-    if given is not None:
-        return check_column(given, header, "the first line", "id or time")
-    known = {name.lower(): name for name in header}
-    return next((known[name] for name in names if name in known), None)
-
-
-def _time(line: dict[str, str], column: str | None, needed: bool) -> str | None:
-    if not needed:
-        return None
-    if column is None:
-        raise UserError("there is no column of times, and training had one; add it")
-    return line[column]
 
 
 def _headings(columns: Sequence[str], ahead: int) -> list[str]:

@@ -24,7 +24,8 @@ PICKLED = "holds pickled objects, which could run code; save arrays of numbers, 
 
 @dataclass(frozen=True)
 class Held:
-    """Sequences at hand. targets: one for each sequence, or an array for each with one for each step."""
+    """Sequences at hand. targets: one for each sequence, or an array for each with one for each step. names: of channels, where
+    sequences are tables."""
 
     sequences: Sequence[NDArray[Any]]
     targets: Sequence[Target] | Sequence[NDArray[np.float64]] | None = None
@@ -32,6 +33,7 @@ class Held:
     groups: Sequence[str] | None = None
     part: str | None = None
     parts: Sequence[str] | None = None
+    names: Sequence[str] | None = None
 
     @property
     def by_step(self) -> bool:
@@ -60,7 +62,7 @@ class Arrays(Source):
         target = None if held[0].targets is None else "step" if held[0].by_step else "sequence"
         if any((one.targets is None) != (target is None) or one.by_step != (target == "step") for one in held):
             raise UserError("some arrays have targets and others have none, or of another kind; make them alike")
-        names = ("token",) if self.tokens else tuple(f"x{i}" for i in range(channels))
+        names = ("token",) if self.tokens else tuple(held[0].names or unnamed(channels))
         layout = Layout(names, self.tokens, target=target, target_name=None if target is None else "y")  # type: ignore[arg-type]
         vocabularies = {"token": Vocabulary()} if self.tokens else {}
         register = Register()
@@ -132,6 +134,11 @@ def unmasked(array: Any) -> Any:
     return np.ma.filled(array.astype(np.float64), np.nan) if isinstance(array, np.ma.MaskedArray) else array
 
 
+def unnamed(channels: int) -> tuple[str, ...]:
+    """What channels are called that have no names."""
+    return tuple(f"x{place}" for place in range(channels))
+
+
 def columns_of(x: Any, where: str) -> list[str] | None:
     """Of sequences that are tables of pandas, Polars or pyarrow: the names of their columns, the same in all. None: they are
     arrays."""
@@ -141,6 +148,8 @@ def columns_of(x: Any, where: str) -> list[str] | None:
     if other := next((place for place, some in enumerate(names) if some != names[0]), 0):
         said = [shortened(", ".join(some), 100) or "none" for some in (names[other], names[0])]
         raise UserError(f"sequence {other} of {where} has the columns {said[0]}, and the first {said[1]}; give all the same")
+    if twice := [name for place, name in enumerate(names[0]) if name in names[0][:place]]:
+        raise UserError(f"sequences of {where} have two columns called {shortened(twice[0])!r}; rename one")
     return names[0]
 
 
@@ -158,8 +167,7 @@ def with_columns(table: Any, names: Sequence[str]) -> Any:
 
 def _sequences(x: Any, y: Any, where: str) -> dict[str, Any]:
     """x as a list of arrays, y as a list of targets."""
-    columns_of(x, where)
-    x = unmasked(x)
+    names, x = columns_of(x, where), unmasked(x)
     try:
         sequences = list(x) if isinstance(x, np.ndarray) and x.ndim == 3 else [_array(unmasked(one), where) for one in x]
     except TypeError:
@@ -169,12 +177,12 @@ def _sequences(x: Any, y: Any, where: str) -> dict[str, Any]:
     if not sequences:
         raise UserError(f"{where} has no sequences; give at least one")
     if y is None:
-        return {"sequences": sequences}
+        return {"sequences": sequences, "names": names}
     if len(y) != len(sequences):
         raise UserError(f"{where} has {len(sequences)} sequences and {len(y)} targets; give one for each")
     by_step = isinstance(y[0], np.ndarray | list | tuple) and np.ndim(y[0]) > 0
     targets: Any = [np.asarray(one) for one in y] if by_step else targets_of(y, "sequence")
-    return {"sequences": sequences, "targets": targets}
+    return {"sequences": sequences, "targets": targets, "names": names}
 
 
 def _array(one: Any, where: str) -> NDArray[Any]:

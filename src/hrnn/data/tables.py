@@ -62,9 +62,9 @@ class Table(Source):
         return list(self.file(self.paths[0][0]).types)
 
     @property
-    def id_column(self) -> str | None:
-        """The column that tells sequences apart; None: each file is one."""
-        return roles(self.columns(), self.wanted, str(self.paths[0][0])).id
+    def roles(self) -> Roles:
+        """Which column is what; without one for ids each file is a sequence."""
+        return roles(self.columns(), self.wanted, str(self.paths[0][0]))
 
     def file(self, path: Path) -> TableFile:
         return open_table(path) if self.held is None else in_memory(self.held)

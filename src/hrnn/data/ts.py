@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hrnn.data.array_sources import unnamed
 from hrnn.data.labels import Target, target_of
 from hrnn.data.source import Block, Layout, Paths, Register, Source, Stream, block_of, listed
 from hrnn.data.unpacking import unpacked
@@ -35,8 +36,7 @@ class Archive(Source):
         header = _header(lines, self.paths[0][0])
         first = _sequence(next(lines, ""), header, self.paths[0][0], 1)[0]
         target = None if header["target"] is None else "sequence"
-        names = tuple(f"x{i}" for i in range(first.shape[1]))
-        layout = Layout(names, target=target, target_name=None if target is None else "class")  # type: ignore[arg-type]
+        layout = Layout(unnamed(first.shape[1]), target=target, target_name=None if target is None else "class")  # type: ignore[arg-type]
         register = Register()
         return Stream(layout, register, self._blocks(register, first.shape[1], header["target"]))
 

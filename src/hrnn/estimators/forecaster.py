@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrnn.arguments import shown
-from hrnn.data.columns import Wanted, roles
+from hrnn.data.columns import roles
 from hrnn.data.source import paths_in
 from hrnn.errors import UserError
 from hrnn.estimators.fitting import DATA, Estimator
 from hrnn.estimators.given import Values, is_frame, is_pandas, sequences_in, write
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE
-from hrnn.training.predicting import beside, predictions
+from hrnn.training.predicting import beside, columns_for, predictions
 
 Floats = NDArray[np.float64]
 
@@ -56,8 +56,9 @@ class Forecaster(Estimator):
                 raise UserError("every series of X has one step (n_features=1), and nothing follows it; give longer ones")
 
             def make(folder: Path) -> Series:
-                write(folder / DATA, sequences, {})
-                return Series(data=(folder / DATA,), id="id", time=NONE, target=NONE, forecast=inputs)
+                values, own = write(folder / DATA, X, sequences, {})
+                data = (folder / DATA,)
+                return Series(data, id=own["id"], time=NONE, values=values, target=NONE, split=NONE, forecast=inputs)
 
             self._fit(make)
         self.forecast_ = self.predict(X)
@@ -89,8 +90,7 @@ class Forecaster(Estimator):
         import pandas
 
         task = self.trained_.config.task
-        id, time = (False if value == NONE else value for value in (task.id, task.time))
-        name = roles(data.column_names, Wanted(id, time, task.learned.channels, False, False), "X").id
+        name = roles(data.column_names, columns_for(task, data.column_names, "X"), "X").id
         rows: dict[str, list[Any]] = {"step": []} if name is None else {name: [], "step": []}
         columns = beside((task.learned.channels[place] for place in task.learned.numeric), rows)
         for one in predictions(self.trained_.network, task, data):

@@ -12,8 +12,9 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from hrnn.arguments import shown
-from hrnn.data.array_sources import columns_of, unmasked, with_columns
+from hrnn.data.array_sources import columns_of, unmasked, unnamed, with_columns
 from hrnn.errors import UserError, shortened, words_of
+from hrnn.training.predicting import beside
 
 Values = list[NDArray[Any]]  # (time, channels) of each sequence
 ROWS = 1 << 20  # of a table that are written at a time
@@ -115,16 +116,21 @@ def _alike(sequences: Values) -> Values:
     return sequences
 
 
-def write(path: Path, sequences: Values, facts: Mapping[str, Sequence[Any]]) -> None:
-    """A long table, a row a step: id, channels x0, x1, ... and facts, of which there is one for each sequence."""
+def write(path: Path, X: Any, sequences: Values, facts: Mapping[str, Sequence[Any]]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """A long table, a row a step: id, channels and facts, of which there is one for each sequence. Channels are called as the
+    columns of X where that is a list of tables.
+
+    Returns the channels' columns, and those of the id and the facts, which are called otherwise where a channel has their name.
+    """
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    names = [f"x{channel}" for channel in range(sequences[0].shape[1])]
+    names = tuple(columns_of(X, "X") or unnamed(sequences[0].shape[1]))
+    own = beside(("id", *facts), names)
     kind = np.result_type(np.float32, *{one.dtype for one in sequences})
-    schema = {"id": pa.int64(), **dict.fromkeys(names, pa.from_numpy_dtype(kind))}
-    schema |= {name: pa.array(values).type for name, values in facts.items()}
+    schema = {own["id"]: pa.int64(), **dict.fromkeys(names, pa.from_numpy_dtype(kind))}
+    schema |= {own[name]: pa.array(values).type for name, values in facts.items()}
     with parquet.ParquetWriter(path, pa.schema(schema)) as file:
         for first, last in _together([len(one) for one in sequences]):
             lengths = [len(one) for one in sequences[first:last]]
@@ -132,6 +138,7 @@ def write(path: Path, sequences: Values, facts: Mapping[str, Sequence[Any]]) -> 
             numbers = np.repeat(np.arange(first, last), lengths)
             columns = [numbers, *values.T, *(pa.array(some).take(pa.array(numbers)) for some in facts.values())]
             file.write_table(pa.table(dict(zip(schema, columns, strict=True)), schema=pa.schema(schema)))
+    return names, own
 
 
 def _together(lengths: list[int]) -> Iterator[tuple[int, int]]:

@@ -58,10 +58,11 @@ class OfSequences(Estimator, ABC):
 
         def make(folder: Path) -> Series:
             parts = parts_of(kinds, self.held_out, check_random_state(self.random_state))
-            write(folder / DATA, sequences, {LABEL: targets, "split": parts})
+            values, own = write(folder / DATA, X, sequences, {LABEL: targets, "split": parts})
             return Series(
-                data=(folder / DATA,), id="id", time=NONE, target=LABEL, targets="sequence", target_is=self.kind, split="split"
-            )
+                data=(folder / DATA,), id=own["id"], time=NONE, values=values, target=own[LABEL], targets="sequence",
+                target_is=self.kind, split=own["split"],
+            )  # fmt: skip
 
         self._fit(make)
 

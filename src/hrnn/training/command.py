@@ -11,7 +11,7 @@ from hrnn.training.formats import SECTIONS
 HIDDEN = {  # what a task finds out by itself, and no option says; a test compares these
     "pixels": ("order",),
     "text": ("vocabulary",),
-    "series": ("preprocessing", "weights", "naive", "changed", "identified", "tested"),
+    "series": ("preprocessing", "weights", "naive", "changed", "identified", "timed", "tested"),
 }
 OPEN = ("gradient", "round_steps", "tracker", "updates", "sequences", "epochs", "validate_every", "stop_after")  # where None
 EMPTY = ("validation", "test", "values", "categorical")  # options of tasks that were not given, where empty

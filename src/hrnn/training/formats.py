@@ -25,7 +25,7 @@ ADDED_SINCE_1: dict[str, dict[str, Any]] = {
     "upkeep": {"frozen_every": 0, "tracker": None},
     "task text": {"unknown": False},
     "task needle": {"flagged": True, "decoys": 0},
-    "task series": {"identified": ""},
+    "task series": {"identified": "", "timed": ""},
     "model": {"gradient": None, "segments_at_once": 1, "normalized": False, "symbol_weights": "equal", "head": "lowest"},
     "learning": {"average": None},
 }

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from hrnn.data import Part, Sequences, Source, Spans, cache, find, folder, table
-from hrnn.data.array_sources import Arrays, columns_of, with_columns
-from hrnn.data.columns import NO_DATA, PARTS, TARGETS, TIMES
+from hrnn.data.array_sources import Arrays, unnamed
+from hrnn.data.columns import NO_DATA, PARTS, TARGETS, TIMES, Wanted
 from hrnn.data.folders import Folder
 from hrnn.data.source import paths_in
 from hrnn.data.tables import Table
@@ -45,12 +45,18 @@ def source_for(task: Series, data: Any, target: str | bool | None = False) -> So
         return replace(task, data=paths, validation=(), test=(), labels=None, target=NONE).source
     source = find(data, tokens=True) if task.kind == "tokens" else find(data)
     if isinstance(source, Table):
-        own = id_column(task, source.columns(), str(source.paths[0][0]))
-        id, time = (False if value == NONE else value for value in (own, task.time))
+        wanted = replace(columns_for(task, source.columns(), str(source.paths[0][0])), target=target)
         names = [name for name, one in zip(pre.channels, pre.kinds, strict=True) if one != "number"]
         held = source.held if source.held is not None else source.files()
-        return table(held, id=id, time=time, values=pre.channels, target=target, part=False, categorical=names)
+        return table(held, **vars(wanted), categorical=names)
     return folder(data, labels=False) if isinstance(source, Folder) else source
+
+
+def columns_for(task: Series, columns: Sequence[str], where: str) -> Wanted:
+    """Which columns of other data play the parts that they played in training, by the names that they had there."""
+    known = task.timed if task.time is None and task.timed in columns else task.time
+    id, time = (False if name == NONE else name for name in (id_column(task, columns, where), known))
+    return Wanted(id, time, task.learned.channels, False, False)
 
 
 def id_column(task: Series, columns: Sequence[str], where: str) -> str | None:
@@ -69,37 +75,26 @@ def id_column(task: Series, columns: Sequence[str], where: str) -> str | None:
     return NONE
 
 
-def in_order(data: Any, channels: Sequence[str]) -> Any:
-    """Sequences that are tables of pandas or Polars, with their columns as training had them."""
-    columns = columns_of(data, "the data")
-    if columns is None or columns == list(channels):
-        return data
-    if sorted(columns) == sorted(channels):
-        return [with_columns(one, channels) for one in data]
-    if list(channels) == [f"x{place}" for place in range(len(channels))]:  # arrays, which have no names
-        return data
-    said = [shortened(", ".join(names), 200) for names in (columns, channels)]
-    raise UserError(f"the data have the columns {said[0]}, and training had {said[1]}; give each by its name")
-
-
 def sequences_for(task: Series, data: Any) -> Sequences:
     """A cache of its own, which goes with the object. Only tables have names: channels of others are those of training, in
     order."""
-    source = source_for(task, in_order(data, task.learned.channels))
-    sequences, pre = cache(source), task.learned
-    layout = sequences.layout
-    if isinstance(source, Table) or layout.tokens != bool(pre.tokens):
+    source, pre = source_for(task, data), task.learned
+    sequences = cache(source)
+    layout, here, there = sequences.layout, len(sequences.layout.channels), len(pre.channels)
+    if isinstance(source, Table) or layout.tokens != bool(pre.tokens) or set(layout.channels) == set(pre.channels):
         return sequences
-    if (here := len(layout.channels)) != (there := len(pre.channels)):
+    if isinstance(source, Arrays) and layout.channels != unnamed(here) and pre.channels != unnamed(there):
+        said = [shortened(", ".join(names), 200) for names in (layout.channels, pre.channels)]
+        raise UserError(f"the data have the columns {said[0]}, and training had {said[1]}; give each by its name")
+    if here != there:
         raise UserError(f"the data have {here} channel(s), and training had {there}; give as many, in the same order")
-    if layout.channels != pre.channels:
-        sequences.vocabularies = {
-            pre.channels[place]: entries
-            for place, name in enumerate(layout.channels)
-            if (entries := sequences.vocabularies.get(name)) is not None
-        }
-        rate = (pre.rate or None) if isinstance(source, Arrays) else layout.rate
-        sequences.layout = replace(layout, channels=pre.channels, rate=rate)
+    sequences.vocabularies = {
+        pre.channels[place]: entries
+        for place, name in enumerate(layout.channels)
+        if (entries := sequences.vocabularies.get(name)) is not None
+    }
+    rate = (pre.rate or None) if isinstance(source, Arrays) else layout.rate
+    sequences.layout = replace(layout, channels=pre.channels, rate=rate)
     return sequences
 
 

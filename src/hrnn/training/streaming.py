@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from hrnn.arguments import shown
+from hrnn.data.array_sources import unnamed
 from hrnn.data.names import code, codes_of, name_of
 from hrnn.data.times import nanoseconds
 from hrnn.errors import UserError, shortened
@@ -45,8 +46,9 @@ class Stream:
                     "the run normalises each sequence by its own mean and scale, which a stream does not know before it ends; "
                     "give mean and scale, e.g. stream(mean=[0.0], scale=[1.0]), or train with --normalise channel"
                 )
-            own, channels = (np.asarray(one, np.float64) for one in (mean, scale)), len(self.pre.numeric)
-            self.statistics = tuple(np.broadcast_to(one, channels) for one in own)
+            names = [self.pre.channels[place] for place in self.pre.numeric]
+            both = (("mean", mean), ("scale", scale))
+            self.statistics = tuple(np.array(in_order(one, names, what, alone=True), np.float64) for what, one in both)
         self.state: State | None = None
         self.steps = 0
         self._total, self._inputs = np.zeros(0), 0
@@ -58,7 +60,7 @@ class Stream:
         self.answer: dict[str, Any] | None = None
 
     def step(self, values: Values, time: Time | None = None) -> dict[str, Any] | None:
-        """values: of the channels, by name or in their order; nan or None where one is missing
+        """values: of the channels, by name (a dict, a row of a table) or in their order; nan or None where one is missing
         time: where the run reads it: a timestamp (a text such as "2024-01-01 00:00:07", a datetime, one of numpy or pandas) if
         training had timestamps, otherwise a number
         """
@@ -95,9 +97,8 @@ class Stream:
         return self.answer
 
     def _token(self, values: Values) -> NDArray[Any]:
-        if isinstance(values, Mapping):
-            values = values.get(self.pre.channels[0])
-        value = values if isinstance(values, str | int) or values is None else np.asarray(values).item()
+        (value,) = in_order(values, self.pre.channels, "values")
+        value = value if isinstance(value, str | int) or value is None else np.asarray(value).item()
         count = len(self.pre.vocabularies[0])
         place = code(self._codes[0], name_of(value), count)
         if place == count and self.pre.complete:
@@ -105,7 +106,7 @@ class Stream:
         return np.array(place, np.int64)
 
     def _vector(self, values: Values, time: Time | None) -> NDArray[np.float32]:
-        pre, given = self.pre, self._by_channel(values)
+        pre, given = self.pre, in_order(values, self.pre.channels, "values")
         missing = np.zeros(len(given), bool)
         for place, kind in enumerate(pre.kinds):
             if kind == "category":
@@ -127,17 +128,6 @@ class Stream:
                 columns.append(np.eye(count + 1)[code(self._codes[place], name_of(given[place]), count)])
         return np.concatenate(columns, dtype=np.float32)
 
-    def _by_channel(self, values: Values) -> list[Any]:
-        channels = self.pre.channels
-        if isinstance(values, Mapping):
-            if lacking := [name for name in channels if name not in values]:
-                raise UserError(f"values has no {lacking[0]!r}; give one for each of {shortened(', '.join(channels), 200)}")
-            return [values[name] for name in channels]
-        given = [values] if np.ndim(values) == 0 else list(values)  # type: ignore[arg-type]
-        if len(given) != len(channels):
-            raise UserError(f"values has {len(given)} entries; give one for each of {shortened(', '.join(channels), 200)}")
-        return given
-
     def _interval(self, time: Time | None) -> float:
         if time is None:
             raise UserError("time is None, and the run reads the time since the last step; give it")
@@ -148,6 +138,34 @@ class Stream:
             raise UserError(f"time is {time} after {given}; times increase")
         self._time = time, now
         return 0.0 if before is None else math.log((now - before) / (10**9 if stamped else 1) / self.pre.interval)
+
+
+def in_order(values: Any, names: Sequence[str], what: str, alone: bool = False) -> list[Any]:
+    """One value for each name: of what has names itself by these, of whatever else by position.
+
+    alone: whether a single one is that of all
+    """
+    named = _by_name(values)
+    if named is not None and not set(names) <= set(named) and tuple(names) == unnamed(len(names)):
+        values, named = list(named.values()), None  # of arrays, which had no names in training
+    if named is not None:
+        if lacking := [name for name in names if name not in named]:
+            raise UserError(f"{what} has no {lacking[0]!r}; give one for each of {shortened(', '.join(names), 200)}")
+        return [named[name] for name in names]
+    given = [values] if np.ndim(values) == 0 else list(values)
+    given = given * len(names) if alone and len(given) == 1 else given
+    if len(given) != len(names):
+        raise UserError(f"{what} has {len(given)} entries; give one for each of {shortened(', '.join(names), 200)}")
+    return given
+
+
+def _by_name(values: Any) -> Mapping[Any, Any] | None:
+    """A dict, or a row of pandas or a namedtuple, as tables give them."""
+    if hasattr(values, "_asdict"):
+        return values._asdict()  # type: ignore[no-any-return]
+    if hasattr(values, "index") and hasattr(values, "to_dict") and any(isinstance(name, str) for name in values.index):
+        return values.to_dict()  # type: ignore[no-any-return]
+    return values if isinstance(values, Mapping) else None
 
 
 def _moment(time: Time) -> int:

@@ -81,6 +81,7 @@ class Options(Task):
     naive: tuple[float, ...] = hidden((), MANY)
     changed: tuple[float, ...] = hidden((), MANY)
     identified: str = hidden("")  # the column of ids
+    timed: str = hidden("")  # that of times
     tested: Path | None = hidden(None)
 
     def check(self) -> None:

@@ -132,10 +132,9 @@ class Series(Options):
             pre = task.learned
             forecast = task.forecast or (1 if pre.targets == "none" else None)
             source = task.source
-            identified = (source.id_column or "") if isinstance(source, Table) else ""
-            task = replace(
-                task, preprocessing=pre, forecast=forecast, patch=pre.patch, crop=task.cropped, identified=identified
-            )
+            if isinstance(source, Table):
+                task = replace(task, identified=source.roles.id or "", timed=source.roles.time or "")
+            task = replace(task, preprocessing=pre, forecast=forecast, patch=pre.patch, crop=task.cropped)
             if not pre.tokens:
                 task = replace(task, normalise=pre.normalise)
             if task.readout != "every" and task.asked.target != "sequence":
