@@ -1,4 +1,5 @@
-"""How good are `hrnn.memory.predict`'s bytes? Predicted against measured, over hierarchies large and small.
+"""How good are the bytes that `hrnn.memory` predicts? Predicted against measured, over hierarchies large and small and methods.
+The exit code is 1 where a prediction is off by more than 15 % and by more than 3 MB.
 
 python -m benchmarks.planner [--children N] [--json FILE]
 """
@@ -8,9 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 
-from hrnn.memory import measure, predict
+from hrnn.memory import measure, predict, predict_checkpointed, predict_truncated
 
-# hidden sizes, periods, window, batch, further options of `predict`
+PREDICT = {"restricted": predict, "checkpointed": predict_checkpointed, "truncated": predict_truncated}
+SHARE, LEAST = 0.15, 3e6  # of what was measured, and bytes
+
+# hidden sizes, periods, window, batch, further options of the prediction, and the method
 CASES: list[tuple[list[int], list[int], int, int, dict]] = [
     ([256, 256], [10], 784, 100, {}),
     ([256, 256], [10], 784, 100, {"inputs": 1, "tokens": False}),
@@ -34,6 +38,17 @@ CASES: list[tuple[list[int], list[int], int, int, dict]] = [
     ([32, 32], [100], 1000, 8, {}),
     ([16, 16], [4], 40, 4, {}),
     ([8, 8], [2], 8000, 1, {}),
+    ([128, 128], [8], 800, 64, {"output": "all"}),
+    ([64, 64], [20], 170, 16, {"segments_at_once": 1}),
+    ([64, 64], [20], 170, 16, {"segments_at_once": 100}),
+    ([128, 128], [8], 1600, 64, {"top": "checkpointed"}),
+    ([256, 256], [10], 20_000, 8, {"top": "checkpointed"}),
+    ([128, 256], [4], 3000, 32, {"top": "checkpointed", "inputs": 50, "tokens": False}),
+    ([128, 128], [8], 1600, 64, {"method": "checkpointed"}),
+    ([128, 128], [8], 1600, 64, {"method": "checkpointed", "every": 200}),
+    ([128, 128], [8], 1600, 64, {"method": "checkpointed", "bytes": 50_000_000}),
+    ([64, 64, 64], [8, 8], 2560, 32, {"method": "checkpointed", "bytes": 20_000_000}),
+    ([128, 128], [8], 1600, 64, {"method": "truncated", "steps": 200}),
 ]
 
 
@@ -41,7 +56,8 @@ def rows(children: int) -> list[dict]:
     """One row a case."""
     found = []
     for sizes, periods, window, batch, options in CASES:
-        predicted = predict(sizes, periods, window, batch, **options)
+        given = {k: v for k, v in options.items() if k != "method"}
+        predicted = PREDICT[options.get("method", "restricted")](sizes, periods, window, batch, **given)
         run = {k: v for k, v in options.items() if k != "all_indices"}
         indices = "all" if options.get("all_indices") else "sampled"
         measured = measure(
@@ -77,3 +93,5 @@ if __name__ == "__main__":
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(table, file, indent=1)
+    off = [max(LEAST, SHARE * row["measured_bytes"]) < abs(row["predicted_bytes"] - row["measured_bytes"]) for row in table]
+    raise SystemExit("\n".join(f"too far off: {row}" for row, far in zip(table, off, strict=True) if far) or 0)

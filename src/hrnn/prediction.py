@@ -29,6 +29,7 @@ from hrnn.room import segments_at_once as _at_most
 
 _FLOAT, _TOKEN = 4, 8
 _TORCH_BLOCK, _NATIVE_BLOCK = 7_000, 18_000  # bytes of the objects of a block
+_TWO_PASSES = 600_000  # what a process takes for a pass forward before one that differentiates, beside tensors
 
 
 def paper_count(periods: Sequence[int], window: int) -> int:
@@ -152,21 +153,23 @@ def _with_checkpointed_top(
     all_indices: bool,
     options: dict[str, Any],
 ) -> int:
-    """A block as a window, the states of all blocks, and gradients gathered from block to block."""
+    """The larger of a block, as a window, and of what runs forward before; beside it the states of all blocks, the one that the
+    block ends with and the gradient of that, and gradients gathered from block to block."""
     cell, inputs = options["cell"], options["inputs"]
     block_ticks = root(ceiling(window, math.prod(periods)))
     block_steps = min(window, block_ticks * math.prod(periods))
-    costs = _costs(hidden_sizes, periods, batch, native=in_c, **options)
     block = predict(
         hidden_sizes, periods, block_steps, batch, segments_at_once=at_once, native=in_c, all_indices=all_indices, **options
     )
+    if block_steps == window:
+        return block
+    costs = _costs(hidden_sizes, periods, batch, native=in_c, **options)
     around = zip([inputs, *hidden_sizes], [*hidden_sizes[1:], 0], hidden_sizes, strict=False)
     weights = sum(cell_numbers(cell, below, above, own) for below, above, own in around)
     gates, parts, *_ = CELLS[cell]
-    few = max(BACKWARD_TICKS, shown_at_once(batch, hidden_sizes[0]))  # steps of the forward pass: their outputs are there
-    forward = 2 * few + (periods[0] if periods else few) * (gates + parts)
-    forward = forward * _FLOAT * batch * hidden_sizes[0] if block_steps < window else 0
-    return block + costs.state * (ceiling(window, block_steps) - 1) + _FLOAT * weights + forward
+    few = min(block_steps, max(BACKWARD_TICKS, shown_at_once(batch, hidden_sizes[0])))  # steps whose outputs are there
+    forward = _FLOAT * batch * hidden_sizes[0] * (2 * few + (periods[0] if periods else few) * (gates + parts))
+    return max(block, forward + OVERHEAD) + costs.state * (ceiling(window, block_steps) + 1) + _FLOAT * weights + _TWO_PASSES
 
 
 def _shown(hidden_sizes: Sequence[int], output: Any) -> int:

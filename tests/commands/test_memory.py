@@ -1,5 +1,4 @@
 import json
-from functools import partial
 
 from hrnn import memory
 from tests.commands.console import complaint, hrnn
@@ -29,10 +28,12 @@ def test_segments_at_once(capsys):
 
 
 def test_measured_bytes(capsys, monkeypatch):
-    monkeypatch.setattr(memory, "measure", partial(memory.measure, children=1))  # each child imports torch
-    options = ("--hidden-sizes", 32, 32, "--window", 300, "--batch", 20, "--measure", "--json")
-    restricted, full = json.loads(hrnn(capsys, "memory", *options)[1])
-    assert 0 < restricted["measured_bytes"] < full["measured_bytes"]
+    asked = []
+    monkeypatch.setattr(memory, "measure", lambda **given: asked.append(given) or 5_000_000)
+    options = ("--hidden-sizes", 32, 32, "--window", 300, "--batch", 20, "--measure")
+    assert hrnn(capsys, "memory", *options)[1].count("5.0 MB") == 2
+    shape = {"hidden_sizes": (32, 32), "periods": (10,), "window": 300, "batch": 20, "cell": "lstm", "segments_at_once": 5}
+    assert asked == [{"method": "restricted", **shape}, {"method": "full", **shape}]
 
 
 def test_a_plan_fits_its_budget(capsys):

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import torch
 
-from hrnn.launching.measuring import bytes_of, end_of, fullest, seconds_of
+from hrnn.launching.measuring import end_of, fullest, one_update, seconds_of
 from hrnn.tasks import Copy, Text
-from hrnn.training.config import Budget, Config, Learning, Model, resolved
+from hrnn.training.config import Budget, Config, Learning, Model, resolved, to_json
 from hrnn.training.run import Run
+from tests.counting import most_bytes
 from tests.tiny import write_text
 
 
@@ -36,9 +37,12 @@ def test_the_end_of_a_batch_has_its_targets_and_boundaries(tmp_path):
 
 
 def test_bytes_follow_what_the_gradient_has_to_store():
-    ours, full = bytes_of(copy(), children=1), bytes_of(copy("hrnn"), children=1)
-    assert ours < full / 2
-    assert seconds_of(copy(window=20), updates=1) > 0
+    found = []
+    for model in ("ours", "hrnn"):
+        warm_up, update = one_update(to_json(copy(model)))
+        warm_up()
+        found.append(most_bytes(update))
+    assert 2 * found[0] < found[1]
 
 
 def test_nothing_is_left_behind(tmp_path, monkeypatch):
