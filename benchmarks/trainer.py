@@ -26,7 +26,7 @@ from hrnn.training import literal
 from hrnn.training.config import Budget, Config, resolved
 from hrnn.training.display import Lines
 from hrnn.training.learning import learn
-from hrnn.training.loop import after_batch
+from hrnn.training.loop import after_update
 from hrnn.training.run import Run
 
 ENDLESS = Budget(updates=10**6)
@@ -75,10 +75,8 @@ def bare(run: Run, number: int) -> None:
 
 def trained(run: Run, display: Lines) -> None:
     """One update as the trainer makes it."""
-    before = run.position.updates
-    sums = learn(run, run.course.batch(run.position.batches))
-    run.position.batches += 1
-    after_batch(run, before, sums)
+    for sums in learn(run, run.course.batch(run.position.batches)):
+        after_update(run, sums)
     display.show(run)
 
 

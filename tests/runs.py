@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.data.made import write_table
+from tests.series.made import panel
 from tests.tiny import write_mnist, write_text
 
 CONFIG: dict[str, Any] = {
@@ -42,6 +44,7 @@ def tasks(tmp_path: Path) -> dict[str, list[str]]:
     """Arguments of `hrnn train`, without those of SMALL; the data are written into the folder."""
     text = write_text(tmp_path / "text.txt", copies=80)
     mnist = write_mnist(tmp_path / "mnist")
+    table = write_table(panel(), tmp_path / "table.parquet")
     commands = {
         "copy": "copy --start 1 --step 3 --patience 25 --test-sequences 20 --periods 3 --window 5 --updates 120 --betas 1"
         " --learning-rate 0.03 --update batch",
@@ -52,6 +55,7 @@ def tasks(tmp_path: Path) -> dict[str, list[str]]:
         " --frozen-every 4",
         "needle": "needle --steps 30 --periods 5 --window 12 --updates 50 --test-sequences 20 --validate-every 20"
         " --optimizer rmsprop --model hrnn",
+        "series": f"series {table} --readout mean --periods 3 --window 6 --updates 11 --validate-every 4 --schedule constant",
     }
     return {name: command.split() for name, command in commands.items()}
 

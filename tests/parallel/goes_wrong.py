@@ -42,16 +42,16 @@ def run(*arguments: str, folder: str) -> dict:
 @contextlib.contextmanager
 def after_update(number: int, act, second: bool = True):
     """Do something in one process after an update."""
-    original = loop.after_batch
+    original = loop.after_update
 
-    def follow(run, before, sums):
-        original(run, before, sums)
+    def follow(run, sums):
+        original(run, sums)
         if second == SECOND and run.position.updates == number:
             act()
 
-    loop.after_batch = follow
+    loop.after_update = follow
     yield
-    loop.after_batch = original
+    loop.after_update = original
 
 
 def full_disk():

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.small import journal
+from campaigns.small import journal, newest_checkpoint
 from hrnn.cli import main
+from hrnn.training.checkpoint import read
 from hrnn.training.entries import read_entries
 from tests.runs import SMALL, last_update, tasks
 from tests.torchrun import ROOT, command, environment, torchrun
@@ -56,8 +57,12 @@ def runs(request, tmp_path_factory):
             assert main(["train", *half, "--updates", "23", "--run", str(folder / "half-2")]) == 0
             commands["half"] = ["resume", str(folder / "half-2"), "--updates", "50"]
             commands["changed"] = other_text(folder, half)
+        if name == "series":  # the same in the middle of a batch, whose windows have fewer and fewer rows
+            assert main(["train", *arguments, "--updates", "7", "--run", str(folder / "middle-2")]) == 0
+            assert read(newest_checkpoint(folder / "middle-2")).facts["position"]["windows"]
+            commands["middle"] = ["resume", str(folder / "middle-2"), "--updates", "11"]
         assert main(["train", *arguments, "--run", str(folder / name)]) == 0
-    order = ["copy", "pixels", "needle", "unlocked", "half", "changed"]
+    order = ["copy", "pixels", "needle", "unlocked", "half", "changed", "series", "middle"]
     listing = folder / "commands.json"
     listing.write_text(json.dumps({name: commands[name] for name in order}))
     launch = ROOT / "tests" / "parallel" / "trains_all.py", listing, request.param
@@ -66,20 +71,22 @@ def runs(request, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", ["copy", "pixels", "needle", "unlocked"])
+@pytest.mark.parametrize("name", ["copy", "pixels", "needle", "unlocked", "series"])
 def test_a_run_by_two_processes_is_that_of_one_although_one_may_be_killed(runs, name):
     compare(journal(runs / f"{name}-2"), journal(runs / name))
     numbers = [read_entries(runs / folder)["model"]["segments_at_once"] for folder in (name, f"{name}-2")]
-    assert numbers == ([8, 8] if name in ("copy", "pixels") else [1, 1])  # 1: given boundaries, true gradients
+    # 1: given boundaries, true gradients; two segments are all of a window
+    assert numbers == {"copy": [8, 8], "pixels": [8, 8], "series": numbers}.get(name, [1, 1])
     result = json.loads((runs / f"{name}-2" / "result.json").read_text())
     assert result["updates"] == json.loads((runs / name / "result.json").read_text())["updates"]
 
 
-def test_a_run_begun_by_one_process_is_ended_by_two(runs):
-    found, expected = journal(runs / "half-2"), journal(runs / "text")
+@pytest.mark.parametrize(("name", "straight", "begun"), [("half", "text", 24), ("middle", "series", 0)])
+def test_a_run_begun_by_one_process_is_ended_by_two(runs, name, straight, begun):
+    found, expected = journal(runs / f"{name}-2"), journal(runs / straight)
     rows = [{r["update"]: r["loss"] for r in records if r["kind"] == "update"} for records in (found, expected)]
     assert rows[0].keys() == rows[1].keys()
-    late = [update for update in rows[1] if update > 24]
+    late = [update for update in rows[1] if update > begun]
     assert [rows[0][u] for u in late] == pytest.approx([rows[1][u] for u in late], **CLOSE)
 
 

@@ -19,9 +19,9 @@ from hrnn.training import loop
 KILLED_AT = 17  # updates
 
 
-def killed_after_some_updates(after_batch):
-    def follow(run, before, sums):
-        after_batch(run, before, sums)
+def killed_after_some_updates(after_update):
+    def follow(run, sums):
+        after_update(run, sums)
         if run.position.updates >= KILLED_AT and os.environ["RANK"] == "1":
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -30,9 +30,9 @@ def killed_after_some_updates(after_batch):
 
 if __name__ == "__main__":
     commands, kills = json.loads(Path(sys.argv[1]).read_text()), int(sys.argv[2])
-    original = loop.after_batch
+    original = loop.after_update
     for number, arguments in enumerate(commands.values()):
-        loop.after_batch = killed_after_some_updates(original) if number == restarts() < kills else original
+        loop.after_update = killed_after_some_updates(original) if number == restarts() < kills else original
         code = main(arguments)
         if code:
             sys.exit(code)

@@ -35,7 +35,7 @@ def gradients(run, batch, monkeypatch):
 
     monkeypatch.setattr(learning, "move", move)
     windows = [replace(window, x=window.x.double()) for window in batch.windows]
-    learning.learn(run, Batch(windows, whole=True))
+    list(learning.learn(run, Batch(windows, whole=True)))
     return found, sum(window.targets for window in windows), sum(window.places for window in windows)
 
 
@@ -104,7 +104,7 @@ def test_levels_move_as_often_as_with_equal_lengths(tmp_path):
     for rows in (longest, mixed):
         before = list(run.updates.moves)
         reading = Reading(0, 5, 100, segment=100)  # one window
-        learning.learn(run, Batch(Windows(part, rows, part.lengths[rows], reading, asked), whole=True))
+        list(learning.learn(run, Batch(Windows(part, rows, part.lengths[rows], reading, asked), whole=True)))
         moves.append([now - then for now, then in zip(run.updates.moves, before, strict=True)])
     assert moves[0] == moves[1]
     assert moves[0][0] == -(-part.lengths.max() // 3)

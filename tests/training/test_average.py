@@ -136,10 +136,10 @@ def test_a_curriculum_tests_the_average_and_returns_to_it(tmp_path):
     folder.mkdir()
     other = Run(config, folder)
     for _ in range(3):
-        learn(other, other.course.batch(0))
+        list(learn(other, other.course.batch(0)))
     save(other)
     then = {name: value.clone() for name, value in other.average.network.state_dict().items()}
-    learn(other, other.course.batch(1))
+    list(learn(other, other.course.batch(1)))
     assert not same(then, other.average.network.state_dict())
     return_to(other, 3)
     assert same(then, other.average.network.state_dict())

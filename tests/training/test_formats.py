@@ -25,7 +25,7 @@ from hrnn.training.trained import load
 OLD = Path(__file__).parents[1] / "fixtures" / "0.1.0"
 
 
-@pytest.fixture(params=["locked", "unlocked", "unlocked-bytes"])
+@pytest.fixture(params=["locked", "unlocked-bytes"])
 def old_run(request, tmp_path):
     """A run of 0.1.0 in mid-course, with its text where its configuration says."""
     shutil.copy(OLD / "text.txt", tmp_path / "text.txt")

@@ -75,7 +75,7 @@ def test_gradients_of_a_batchs_windows_are_summed_before_the_update(tmp_path):
     run, other = Run(config, tmp_path / "run"), Run(config, tmp_path / "run")
     batch = run.course.batch(0)
     assert len(batch.windows) == 3
-    sums = learn(run, batch)
+    (sums,) = learn(run, batch)
     network, state, total = other.network, None, 0.0
     for window in batch.windows:
         result = other.gradient.backward(

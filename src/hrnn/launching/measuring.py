@@ -24,30 +24,25 @@ def one_update(config: dict[str, Any]) -> tuple[Callable[[], object], Callable[[
     """What `bytes_of` measures: two steps to warm up, and the fullest batch of the run."""
     run = Run(from_json(config), Path())  # which writes nothing
     batch = fullest(run)
-    return lambda: learn(run, end_of(batch)), lambda: learn(run, batch)
+    return lambda: list(learn(run, end_of(batch))), lambda: list(learn(run, batch))
 
 
 def seconds_of(config: Config[Any], updates: int = 2) -> float:
     """Seconds of a core that the fullest batch takes to be learned: the least of a few, after one to warm up."""
     run = Run(config, Path())  # which writes nothing
     batch = fullest(run)
-    learn(run, end_of(batch))
+    list(learn(run, end_of(batch)))
     times = []
     for _ in range(updates):
         begun = time.process_time()
-        learn(run, batch)
+        list(learn(run, batch))
         times.append(time.process_time() - begun)
     return min(times)
 
 
-def batches(config: Config[Any]) -> float | None:
+def batches(config: Config[Any]) -> int | None:
     """How many batches sequences and epochs allow; None if they set no limit."""
-    budget, limits = config.budget, []
-    if budget.sequences is not None:
-        limits.append(budget.sequences / config.batch)
-    if budget.epochs is not None and (per_epoch := batches_per_epoch(config)):
-        limits.append(budget.epochs * per_epoch)
-    return min(limits) if limits else None
+    return config.batches_allowed(batches_per_epoch(config))
 
 
 def batches_per_epoch(config: Config[Any]) -> int | None:

@@ -267,6 +267,7 @@ def scaled(budget: Budget, batch: int, scale: float) -> Budget:
     """A share of the budget, in whole batches, with as many validations on the way."""
     return replace(
         budget,
+        updates=None if budget.updates is None else max(1, round(budget.updates * scale)),
         sequences=None if budget.sequences is None else max(1, round(budget.sequences * scale / batch)) * batch,
         epochs=None if budget.epochs is None else budget.epochs * scale,
         validate_every=None if budget.validate_every is None else max(1, round(budget.validate_every * scale)),

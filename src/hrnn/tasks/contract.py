@@ -119,12 +119,17 @@ class Task(ABC):
     def batch(self, index: int, reading: Reading) -> Batch:
         """Training batch number `index`, the rows `reading.rows` of it."""
 
-    def aimed(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Batch:
-        """A training batch with the targets that it is learned with, where these depend on what the network says before.
+    def aims(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Tensor | None:
+        """Of each row (rows, n) what a training batch is learned with, where that depends on what the network says before it; a
+        checkpoint in the middle of the batch has it. None: nothing does.
 
         said: goes through the batch without learning: windows or pieces of them, their logits, whether sequences begin there
         """
-        return batch
+        return None
+
+    def aimed(self, batch: Batch, aims: Tensor) -> Batch:
+        """A training batch with the targets that its aims make."""
+        raise NotImplementedError
 
     def batches_per_epoch(self, reading: Reading) -> int | None:
         """How many batches go once through the data; None where data never ends."""
@@ -239,7 +244,8 @@ class Course:
         return self.task.batch(index, self.reading)
 
     def after_update(self, update: int, report: dict[str, float], score: Scorer) -> Decision:
-        """Called after each update with what the batch scored; score(batch) yields values (T, B) without learning."""
+        """Called after the last update of each batch with what the batch scored; score(batch) yields values (T, B) without
+        learning."""
         return Decision()
 
     @property

@@ -43,7 +43,8 @@ class Copy(Task):
     until: int | None = option(None, at_least(1))
     """The run is over when this length is solved."""
     patience: int | None = option(None, at_least(1))
-    """Updates at one length before going back to the last solved one, to grow by 1 from there; none: no limit."""
+    """Updates at one length, to the end of a batch, before going back to the last solved one, to grow by 1 from there; none: no
+    limit."""
     solved: float = option(0.15, above(0))
     """Bits per recalled character below which a length is solved (chance is 1)."""
     test_sequences: int = option(1000, at_least(1))
@@ -163,7 +164,8 @@ class Stage:
 
     length: int
     step: int
-    updates: int = 0  # at this length, since it began or began again
+    batches: int = 0  # at this length, since it began or began again
+    began: int = 0  # after so many updates
     tests: int = 0  # over all lengths: each test draws fresh sequences
     longest: int = 0  # the longest solved length; 0 for none
     solved_at: int = 0  # the update whose checkpoint solved it
@@ -203,12 +205,12 @@ class Curriculum(Course):
         return self.task.sequences("training", index, self.stage.length, self.reading)
 
     def after_update(self, update: int, report: dict[str, float], score: Scorer) -> Decision:
-        self.stage.updates += 1
+        self.stage.batches += 1
         if report[RECALLED] < self.task.solved:
             tested = self._test(score)
             if tested[RECALLED] < self.task.solved:
                 return self._solved(update, tested)
-        if self.task.patience is not None and self.stage.updates >= self.task.patience:
+        if self.task.patience is not None and update - self.stage.began >= self.task.patience:
             return self._expired(update, score)
         return Decision()
 
@@ -225,8 +227,8 @@ class Curriculum(Course):
             "update": update,
             "length": now.length,
             "outcome": outcome,
-            "updates": now.updates,
-            "sequences": now.updates * self.reading.batch,
+            "updates": update - now.began,
+            "sequences": now.batches * self.reading.batch,
             **tested,
         }
 
@@ -236,7 +238,7 @@ class Curriculum(Course):
         now.longest, now.solved_at = now.length, update
         if self.last is not None and now.length >= self.last:
             now.finished = "solved"
-        now.length, now.updates = now.length + now.step, 0
+        now.length, now.batches, now.began = now.length + now.step, 0, update
         return Decision([record], keep=True)
 
     def _expired(self, update: int, score: Scorer) -> Decision:
@@ -246,7 +248,7 @@ class Curriculum(Course):
         if now.step == 1 or not now.longest:
             now.finished = "patience"
             return Decision([record])
-        now.length, now.step, now.updates = now.longest + 1, 1, 0
+        now.length, now.step, now.batches, now.began = now.longest + 1, 1, 0, update
         return Decision([record], back_to=now.solved_at)
 
     @property
@@ -271,7 +273,7 @@ class Curriculum(Course):
 
     def load_state(self, state: dict[str, Any]) -> None:
         stage = Stage(**state)
-        counts = (stage.length, stage.step, stage.updates, stage.tests, stage.longest, stage.solved_at)
+        counts = (stage.length, stage.step, stage.batches, stage.began, stage.tests, stage.longest, stage.solved_at)
         if not all(type(count) is int and count >= 0 for count in counts) or stage.finished not in (None, "solved", "patience"):
             raise ValueError(f"the curriculum is at {state}")
         self.stage = stage

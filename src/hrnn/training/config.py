@@ -38,13 +38,18 @@ class Config(Generic[TaskT]):
     budget: Budget = field(default_factory=Budget)
     upkeep: Runtime = field(default_factory=Runtime)
 
-    def share_done(self, updates: int, sequences: int, per_epoch: int | None = None) -> float:
+    def share_done(self, updates: int, sequences: float, per_epoch: int | None = None) -> float:
         """The share of the budget that so many updates and sequences use up, 1 at the end; per_epoch: batches of the task."""
-        limits = ((updates, self.budget.updates), (sequences, self.budget.sequences))
-        shares = [0.0, *(now / limit for now, limit in limits if limit is not None)]
-        if self.budget.epochs is not None and per_epoch is not None:
-            shares.append(sequences / self.batch / max(1, round(self.budget.epochs * per_epoch)))
-        return max(shares)
+        batches = self.batches_allowed(per_epoch)
+        limits = ((updates, self.budget.updates), (sequences, batches and batches * self.batch))
+        return max([0.0, *(now / limit for now, limit in limits if limit is not None)])
+
+    def batches_allowed(self, per_epoch: int | None) -> int | None:
+        """By sequences and epochs: whole batches, at least one; None: by neither."""
+        sequences, epochs = self.budget.sequences, self.budget.epochs
+        limits = [] if sequences is None else [-(-sequences // self.batch)]
+        limits += [] if epochs is None or per_epoch is None else [max(1, round(epochs * per_epoch))]
+        return min(limits, default=None)
 
     @property
     def flat(self) -> bool:

@@ -1,4 +1,4 @@
-"""A batch is learned: backward over its windows, and the weights move."""
+"""Batches are learned: backward over their windows, and the weights move."""
 
 from __future__ import annotations
 
@@ -18,59 +18,78 @@ from hrnn.training.network import learning_rate
 from hrnn.training.run import Run
 
 
+def updates(run: Run) -> Iterator[Sums]:
+    """The run's updates from where it is, without end; of each what was summed on the way, in all processes."""
+    while True:
+        with run.spending("data"):
+            batch = run.course.batch(run.position.batches)
+        yield from learn(run, batch)
+
+
+def learn(run: Run, batch: Batch) -> Iterator[Sums]:
+    """What is left of a batch is learned: one update for all of its windows, or one for each, or many within each."""
+    position, per_batch = run.position, run.config.learning.update == "batch"
+    if not position.windows:
+        run.aims = run.task.aims(batch, lambda: said(run.network, batch))
+        run.state = None if batch.fresh else run.state
+    windows = batch.windows if run.aims is None else run.task.aimed(batch, run.aims).windows
+    of_batch, mine, last = counted(run, windows) if per_batch else None, Sums(), len(windows) - 1
+    for number in range(position.windows, last + 1):
+        with own_random_numbers(run, number):
+            mine.add(backward(run, windows[number], of_batch))
+        if per_batch and number < last:
+            continue
+        sums, mine = move(run, mine), Sums()
+        if number < last:
+            position.windows, position.of_windows = number + 1, last + 1
+        else:
+            position.batches, position.windows, run.aims = position.batches + 1, 0, None
+            run.state = None if batch.whole else run.state
+        yield sums
+
+
 @contextmanager
-def own_random_numbers(run: Run) -> Iterator[None]:
-    """A user's cell may drop out: with numbers of the seed, the batch and the process, so that a run that is resumed has the
-    same, and the caller's are left alone."""
-    words = f"{run.config.upkeep.seed} {run.position.batches} {run.group.rank}"
+def own_random_numbers(run: Run, window: int) -> Iterator[None]:
+    """A user's cell may drop out: with numbers of the seed, the batch, the window and the process, so that a run that is
+    resumed has the same, and the caller's are left alone."""
+    words = f"{run.config.upkeep.seed} {run.position.batches} {window} {run.group.rank}"
     seed = int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest()) >> 1
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would also leave word for devices, which takes longer
         yield
 
 
-def learn(run: Run, batch: Batch) -> Sums:
-    """Backward over the windows of a batch, one update for all or for each, or many within each; returns what was summed on
-    the way, in all processes. Weights are those of the whole batch: sums over processes are then its gradient."""
-    total, mine, per_batch = Sums(), Sums(), run.config.learning.update == "batch"
-    batch = run.task.aimed(batch, lambda: said(run.network, batch))
-    state = None if batch.fresh else run.state
-    begins = state is None
-    state, given = state or run.fresh_state(), task_gives_boundaries(run.network)
-    of_batch = counted(run, batch.windows) if per_batch else None
-    for number, window in enumerate(batch.windows, 1):
-        targets, places = of_batch or counted(run, [window])
-        state = rows_left(state, window)
-        set_rate(run)
-        if run.frozen_due:  # the loss of learning is optimistic, as levels adapt to the rows on the way; this one, of the
-            # weights that learn, not of their average, is not
-            _, frozen, _ = score(run.network, run.task, window, state)
-            mine.add(Sums(frozen=frozen))
-        with enough_memory(run.config.model.gradient), overflow_is_divergence(run):  # where levels move by themselves
-            result = run.gradient.backward(
-                run.network.levels,
-                window.x,
-                window.y,
-                loss=lambda output, target: run.task.loss(run.network(output), target),
-                betas=run.config.betas,
-                state=state,
-                mask=window.mask,
-                boundaries=window.boundaries if given else None,
-                lengths=window.lengths,
-                reset=resets(window, begins),
-                weight=1 / max(1, targets),
-                local_weight=1 / max(1, places),
-                generator=run.indices,
-                updates=run.updates,
-                group=run.group,
-            )
-        state, begins = result.state, False
-        mine.add(learned(run, result))
-        if not per_batch or number == len(batch.windows):
-            total.add(move(run, mine))
-            mine = Sums()
-    run.state = None if batch.whole else state
-    return total
+def backward(run: Run, window: Window, of_batch: tuple[int, int] | None) -> Sums:
+    """One window; returns what this process summed. of_batch: targets and places of all windows that make one update with it.
+    Weights are those of all processes: sums over them are then the gradient of the whole batch."""
+    targets, places = of_batch or counted(run, [window])
+    begins, state = run.state is None, rows_left(run.state or run.fresh_state(), window)
+    sums = Sums()
+    set_rate(run)
+    if run.frozen_due:  # the loss of learning is optimistic, as levels adapt to the rows on the way; this one, of the weights
+        # that learn, not of their average, is not
+        _, sums.frozen, _ = score(run.network, run.task, window, state)
+    with enough_memory(run.config.model.gradient), overflow_is_divergence(run):  # where levels move by themselves
+        result = run.gradient.backward(
+            run.network.levels,
+            window.x,
+            window.y,
+            loss=lambda output, target: run.task.loss(run.network(output), target),
+            betas=run.config.betas,
+            state=state,
+            mask=window.mask,
+            boundaries=window.boundaries if task_gives_boundaries(run.network) else None,
+            lengths=window.lengths,
+            reset=resets(window, begins),
+            weight=1 / max(1, targets),
+            local_weight=1 / max(1, places),
+            generator=run.indices,
+            updates=run.updates,
+            group=run.group,
+        )
+    run.state = result.state
+    sums.add(learned(run, result))
+    return sums
 
 
 def counted(run: Run, windows: Iterable[Window]) -> tuple[int, int]:

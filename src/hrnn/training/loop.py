@@ -13,14 +13,14 @@ from hrnn import trackers
 from hrnn.errors import UserError
 from hrnn.parallel import ALONE, Group
 from hrnn.resident import peak_of_process
-from hrnn.tasks import Judge
+from hrnn.tasks import Decision, Judge
 from hrnn.torchrun import launched
 from hrnn.trackers import Tracker
 from hrnn.training.config import Budget, Config, resolved, to_json
 from hrnn.training.display import Display
 from hrnn.training.evaluation import Sums, evaluate, recovered_of, values_of
 from hrnn.training.identity import Trust
-from hrnn.training.learning import learn, own_random_numbers
+from hrnn.training.learning import updates
 from hrnn.training.network import Network
 from hrnn.training.records import Ended, Tested, Updates, Validated, recordable
 from hrnn.training.run import Run
@@ -88,19 +88,14 @@ def train(
         run = begin(folder, group, config, network, trust, budget, accept_changed_data, verify, tracker)
         run.scoring = display.scoring
         with closing(run.journal), display.showing(run):
+            made = updates(run)
             while not run.over:
                 *reasons, due = group.any(*stop.reasons, run.checkpoint_due)
                 if reason := why(*reasons):
                     break
                 if due:
                     save(run)
-                before = run.position.updates
-                with run.spending("data"):
-                    batch = run.course.batch(run.position.batches)
-                with own_random_numbers(run):
-                    sums = learn(run, batch)
-                run.position.batches += 1
-                after_batch(run, before, sums)
+                after_update(run, next(made))
                 display.show(run)
             if reason is None and run.position.validated_at != run.position.updates:
                 validate(run)  # so that the weights that are tested may be the last ones
@@ -115,21 +110,23 @@ def train(
         return Outcome(reason, result)
 
 
-def after_batch(run: Run, before: int, sums: Sums) -> None:
-    """What the course decides, the journal, validation, a checkpoint of what is worth one."""
-    position, every = run.position, run.config.budget.validate_every
+def after_update(run: Run, sums: Sums) -> None:
+    """The journal, what the course decides at the end of a batch, validation, a checkpoint of what is worth one."""
+    position, status, decision = run.position, run.course.status, Decision()  # of what was learned; the course may go on
     position.since_record.add(sums)
-    status = run.course.status  # of what was learned just now; the course may go on to something else
-    decision = run.course.after_update(
-        position.updates, sums.report(run.task), lambda batch: values_of(run.tested, run.task, batch, run.group)
-    )
-    if run.passed(run.config.upkeep.journal_every, before) or decision.records:
+    position.of_batch.add(sums)
+    if not position.windows:
+        report, position.of_batch = position.of_batch.report(run.task), Sums()
+        decision = run.course.after_update(
+            position.updates, report, lambda batch: values_of(run.tested, run.task, batch, run.group)
+        )
+    if position.updates % run.config.upkeep.journal_every == 0 or decision.records:
         record_updates(run, status)
     for record in decision.records:
         run.journal.record(record)
     if decision.back_to is not None:
         return_to(run, decision.back_to)
-    improved = (run.passed(every, before) if every else run.validation_due) and validate(run)
+    improved = run.validation_due and validate(run)
     if decision.keep or improved:
         save(run)
 

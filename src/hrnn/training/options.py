@@ -116,11 +116,11 @@ class Budget:
     """When a run is over; whichever comes first. Counts, not times: they mean the same on every machine."""
 
     updates: int | None = option(None, at_least(1))
-    """Updates of the weights."""
+    """Updates of the weights; with --update window or segment one for each window of a batch."""
     sequences: int | None = option(None, at_least(1))
-    """Rows of all batches."""
+    """Rows of all batches; the last batch is a whole one."""
     epochs: float | None = option(None, above(0, 1e9))
-    """Passes over the training data."""
+    """Passes over the training data, to the nearest whole batch."""
     validate_every: int | None = option(None, at_least(1))
     """Updates between validations; by default one epoch."""
     stop_after: int | None = option(None, at_least(1))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import hrnn.training.network as networks
 from hrnn.errors import shortened
@@ -31,7 +32,9 @@ from hrnn.training.network import make_optimizer, make_updates
 class Position:
     """How far the run is, as plain numbers."""
 
-    batches: int = 0
+    batches: int = 0  # learned to their ends
+    windows: int = 0  # of the batch that comes next: so many are learned already, each with an update,
+    of_windows: int = 1  # of so many
     updates: int = 0
     moves: list[int] = field(default_factory=list)  # of each level, where levels move by themselves
     seconds: float = 0.0  # spent learning, over all processes that worked on the run
@@ -42,18 +45,21 @@ class Position:
     without_gain: int = 0  # validations since then
     validated_at: int | None = None  # the update of the last validation
     since_record: Sums = field(default_factory=Sums)  # for the journal's next record
+    of_batch: Sums = field(default_factory=Sums)  # of the windows, for the course
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "since_record": self.since_record.to_json()}
+        return {**asdict(self), "since_record": self.since_record.to_json(), "of_batch": self.of_batch.to_json()}
 
     @staticmethod
     def from_json(entries: dict[str, Any]) -> Position:
         """What a checkpoint says of how far its run was, checked."""
-        sums = dict(entries.get("since_record", {}))
-        position = Position(**{**entries, "since_record": Sums.from_json(sums)})
-        counts = (position.batches, position.updates, position.without_gain, *position.moves)
-        numbers = (position.seconds, position.cpu_seconds, *position.spent.values(), *sums.values())
-        if not all(type(count) is int and count >= 0 for count in counts):
+        sums = {name: dict(entries.get(name, {})) for name in ("since_record", "of_batch")}
+        position = Position(**{**entries, **{name: Sums.from_json(one) for name, one in sums.items()}})
+        counts = (position.batches, position.windows, position.updates, position.without_gain, *position.moves)
+        summed = (number for one in sums.values() for number in one.values())
+        numbers = (position.seconds, position.cpu_seconds, *position.spent.values(), *summed)
+        of_windows = position.of_windows
+        if not all(type(count) is int and count >= 0 for count in (*counts, of_windows - position.windows - 1)):
             raise TypeError(f"counts are {shortened(counts)}")
         if not all(isinstance(number, int | float) for number in numbers):
             raise TypeError(f"numbers are {shortened(numbers)}")
@@ -97,6 +103,7 @@ class Run:
         self.indices = torch.Generator().manual_seed(config.upkeep.seed)  # seeds of the decoders' sampled indices
         self.course = self.task.course(self.reading)
         self.state: State | None = None
+        self.aims: Tensor | None = None  # what a batch in the middle of which the run is is learned with: see Task.aims
         self.position = Position()
         self.latest: dict[str, Any] = {}  # what the last record of the journal reported
         self.journal = Journal(None)
@@ -110,8 +117,13 @@ class Run:
         self._clocks = time.monotonic(), time.process_time()
 
     @property
+    def batches(self) -> float:
+        """That are learned, the last of them in part."""
+        return self.position.batches + self.position.windows / self.position.of_windows
+
+    @property
     def sequences(self) -> int:
-        return self.position.batches * self.reading.batch
+        return int(self.batches * self.reading.batch)
 
     @property
     def tested(self) -> networks.Network:
@@ -121,7 +133,7 @@ class Run:
     @property
     def done(self) -> float:
         """The share of the budget that is used up, 1 at the end."""
-        return self.config.share_done(self.position.updates, self.sequences, self.per_epoch)
+        return self.config.share_done(self.position.updates, self.batches * self.reading.batch, self.per_epoch)
 
     @property
     def over(self) -> str | None:
@@ -133,14 +145,12 @@ class Run:
             return "no gain"
         return "budget" if self.done >= 1 else None
 
-    def passed(self, every: int, before: int) -> bool:
-        """Did the updates since `before` pass a multiple of `every`?"""
-        return self.position.updates // every > before // every
-
     @property
     def validation_due(self) -> bool:
-        """Where no number of updates is given, after every epoch."""
-        return self.per_epoch is not None and self.position.batches % self.per_epoch == 0
+        """After so many updates; where no number is given, after every epoch."""
+        if every := self.config.budget.validate_every:
+            return self.position.updates % every == 0
+        return self.per_epoch is not None and not self.position.windows and self.position.batches % self.per_epoch == 0
 
     @property
     def frozen_due(self) -> bool:

@@ -127,7 +127,8 @@ def _save(run: Run) -> None:
     if not all(bool(torch.isfinite(weights).all()) for weights in run.network.parameters()):
         raise DivergedError(f"weights are no longer finite at update {run.position.updates}")
     run.times()
-    states = run.group.all_gather(run.state.tensors()) if run.state else []
+    states = run.group.all_gather(_of_own_rows(run, run.state).tensors()) if run.state else []
+    aims = run.group.all_gather({"of_rows": run.aims}) if run.aims is not None else []
     run.saved_at = time.monotonic()
     if not run.group.first:
         return
@@ -139,6 +140,7 @@ def _save(run: Run) -> None:
         AVERAGE: run.average.network.state_dict() if run.average else {},
         **{f"optimizer{i}": tensors for i, (tensors, _) in enumerate(optimizers)},
         "state": _of_all_rows(states),
+        "aims": {"of_rows": torch.cat([one["of_rows"] for one in aims])} if aims else {},
         "generator": {"indices": run.indices.get_state()},
     }
     facts = {
@@ -213,6 +215,7 @@ def restore(run: Run, checkpoint: Checkpoint) -> None:
         _restore_weights(run, checkpoint)
         state = checkpoint.section("state")
         run.state = _state(run, state) if state else None
+        run.aims = _aims(run, checkpoint.tensors.get("aims.of_rows"))
         generator, current = checkpoint.tensors["generator.indices"], run.indices.get_state()
         if (generator.dtype, generator.shape) != (current.dtype, current.shape):
             raise ValueError(f"the generator's state is {generator.dtype} {tuple(generator.shape)}")
@@ -279,6 +282,21 @@ def _state(run: Run, tensors: dict[str, Tensor]) -> State:
             raise ValueError(f"the state's {name} is {second}; expected {first}")
     state = State.from_tensors(tensors)
     return state.select(torch.tensor(run.reading.rows)) if run.group.size > 1 else state
+
+
+def _aims(run: Run, of_rows: Tensor | None) -> Tensor | None:
+    """Of this process's rows."""
+    if of_rows is not None and len(of_rows) != run.reading.batch:
+        raise ValueError(f"the aims are {tuple(of_rows.shape)}; expected one for each of {run.reading.batch} rows")
+    return None if of_rows is None else of_rows[run.reading.rows.start : run.reading.rows.stop].clone()
+
+
+def _of_own_rows(run: Run, state: State) -> State:
+    """With rows that have ended in the middle of a batch: what is in them does not matter any more."""
+    fresh = run.fresh_state()
+    if state.batch == fresh.batch:
+        return state
+    return State.together([state, fresh.select(torch.arange(state.batch, fresh.batch))])
 
 
 def _of_all_rows(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -23,7 +23,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]  # answers (1, rows, outputs) and targ
 
 
 class Aimed(Sequence[Window]):
-    """A batch's windows, whose targets are what `aims` (rows, 2 + outputs) says: see `aimed`."""
+    """A batch's windows, whose targets are what `aims` (rows, 2 + outputs) says: see below."""
 
     def __init__(self, windows: Sequence[Window], aims: Tensor):
         self.windows, self.aims = windows, aims
@@ -43,9 +43,9 @@ class Aimed(Sequence[Window]):
         return replace(window, y=self.aims[:rows].expand(steps, -1, -1))
 
 
-def aimed(batch: Batch, said: Said, loss: Loss) -> Batch:
-    """The batch with targets (time, rows, 2 + outputs): the loss of the sequence's mean logits, the target that there was, and
-    the gradient of the loss with respect to the mean."""
+def aims(batch: Batch, said: Said, loss: Loss) -> Tensor:
+    """(rows, 2 + outputs) the loss of the sequence's mean logits, the target that there was, and the gradient of the loss with
+    respect to the mean."""
     readout, answers = Readout(last=False), torch.zeros(0)
     for window, logits, fresh in said:
         if fresh:
@@ -57,8 +57,7 @@ def aimed(batch: Batch, said: Said, loss: Loss) -> Batch:
         leaf = answers[None].requires_grad_()
         values = loss(leaf, target)
         (gradient,) = torch.autograd.grad(values.sum(), leaf)
-    aims = torch.cat([values.detach()[0, :, None], target[0, :, None].to(leaf.dtype), gradient[0]], 1)
-    return replace(batch, windows=Aimed(batch.windows, aims))
+    return torch.cat([values.detach()[0, :, None], target[0, :, None].to(leaf.dtype), gradient[0]], 1)
 
 
 def towards(logits: Tensor, aims: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from hrnn.data import Part, Preprocessing
 from hrnn.metrics import Metric
 from hrnn.tasks.contract import ACCURACY, BITS_PER_NAT, Judge, cross_entropy
-from hrnn.tasks.series.aims import aimed, towards
+from hrnn.tasks.series.aims import aims, towards
 from hrnn.tasks.series.baselines import of_forecasts, of_symbols
 from hrnn.tasks.series.batches import Asked
 from hrnn.tasks.series.judging import Classes, Forecasts, Numbers, Readout
@@ -53,8 +53,8 @@ class Objective(ABC):
     @abstractmethod
     def loss(self, logits: Tensor, target: Tensor) -> Values: ...
 
-    def aimed(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Batch:
-        return batch
+    def aims(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Tensor | None:
+        return None
 
     def report(self, sums: dict[str, float], targets: int) -> dict[str, float]:
         return {}
@@ -112,8 +112,8 @@ class GivenTargets(Objective):
             values = self.values(logits, target)
         return values, self.counted(logits, target, values.dtype)
 
-    def aimed(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Batch:
-        return aimed(batch, said(), self.values) if self.of_sequences and self.readout == "mean" else batch
+    def aims(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Tensor | None:
+        return aims(batch, said(), self.values) if self.of_sequences and self.readout == "mean" else None
 
     def reading_out(self) -> Readout | None:
         return Readout(self.readout == "last") if self.of_sequences else None

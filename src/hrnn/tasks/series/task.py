@@ -20,6 +20,7 @@ from hrnn.hierarchy import Tokens
 from hrnn.limits import in_bytes
 from hrnn.metrics import Metric
 from hrnn.tasks.contract import Judge
+from hrnn.tasks.series.aims import Aimed
 from hrnn.tasks.series.batches import Asked, Carried, Whole, in_batches, in_streams
 from hrnn.tasks.series.choices import Shape, chosen, crop_for, epochs_for, warnings
 from hrnn.tasks.series.objectives import (
@@ -195,8 +196,11 @@ class Series(Options):
     def purpose(self) -> str:
         return self.objective.purpose
 
-    def aimed(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Batch:
-        return self.objective.aimed(batch, said)
+    def aims(self, batch: Batch, said: Callable[[], Iterator[tuple[Window, Tensor, bool]]]) -> Tensor | None:
+        return self.objective.aims(batch, said)
+
+    def aimed(self, batch: Batch, aims: Tensor) -> Batch:
+        return replace(batch, windows=Aimed(batch.windows, aims))
 
     def loss(self, logits: Tensor, target: Tensor) -> Values:
         return self.objective.loss(logits, target)
@@ -241,7 +245,8 @@ class Series(Options):
         if self.cropped is not None:  # an epoch is short: more of them where data are few, and fewer validations than epochs
             longer = int(self.part("training")[0].lengths.sum()) / int(self.shape.lengths.sum())
             found["epochs"] = epochs_for(int(self.shape.lengths.sum()), longer)
-            found["validate_every"] = max(1, round(longer * -(-len(self.shape.lengths) // found["batch"])))
+            windows = -(-int(self.shape.lengths.max()) // found["window"])  # each is an update
+            found["validate_every"] = max(1, round(longer * -(-len(self.shape.lengths) // found["batch"]) * windows))
         return found
 
     def warnings(self, reading: Reading) -> Iterator[str]:
