@@ -64,8 +64,8 @@ class Limit:
         return f"a number {' and '.join(bounds)}".replace("a number at least", "at least").strip()
 
 
-def at_least(least: float, most: float = math.inf, entries: int = 10_000) -> Limit:
-    return Limit(least, most, entries=entries)
+def at_least(least: float, most: float = math.inf, entries: int = 10_000, *, below: float | None = None) -> Limit:
+    return Limit(least, most if below is None else below, below=below is not None, entries=entries)
 
 
 def above(least: float, most: float = math.inf, *, below: float | None = None) -> Limit:

@@ -111,7 +111,6 @@ def test_timestamps_as_text(tmp_path):
         ({"by": "class"}, "no targets"),
         ({"by": "colour"}, "give one of given, group"),
         ({"by": "time", "at": (1, 2)}, "have no times"),
-        ({"by": "random", "validation": 0.0}, "no sequence is left for validation"),
     ],
 )
 def test_what_cannot_be_split(options, said):

@@ -270,6 +270,18 @@ def test_what_is_held_out():
     parts = np.array(parts_of(kinds, 0.2, np.random.RandomState(0)))
     assert [(parts[kinds == kind] == "validation").sum() for kind in range(3)] == [4, 2, 0]
     assert parts_of(np.array([0, 1, 1]), 0.1, np.random.RandomState(0)).index("validation") in (1, 2)
+    pairs = np.repeat(np.arange(30), 2)  # no kind is large enough for its share: some have one, no more than all together
+    parts = np.array(parts_of(pairs, 0.1, np.random.RandomState(0)))
+    assert (parts == "validation").sum() == len(set(pairs[parts == "validation"])) == 6
+    assert parts_of(np.arange(3), 0, np.random.RandomState(0)) == ["training"] * 3
+
+
+@pytest.mark.parametrize("kind", [hrnn.SequenceClassifier, hrnn.SequenceRegressor, hrnn.Forecaster])
+def test_all_may_be_learned_from(kind):
+    targets = {hrnn.SequenceClassifier: Y, hrnn.SequenceRegressor: np.arange(len(X))}
+    model = kind(**QUICK, held_out=0).fit(X, targets.get(kind))
+    assert "validation" not in model.result_
+    assert len(model.predict(X)) == len(X)
 
 
 def test_what_is_held_out_of_very_many():

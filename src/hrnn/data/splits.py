@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ def split(
     seed: int = 0,
     at: Sequence[Any] | None = None,
 ) -> dict[str, Spans]:
-    """Parts by name: "training", "validation" and, unless its share is 0, "test".
+    """Parts by name: "training" and, unless their shares are 0, "validation" and "test".
 
     by: "given"   what the source says (a column, folders, files); validation is split off training if it is not given
         "group"   all sequences of a group go to the same part
@@ -64,6 +64,7 @@ def split(
         "time"    the end of every sequence is validation and test, from common times on if the sequences have times
         None      the first of these that the source allows: given, group, class if each sequence has one; time if there are no
                   targets or one sequence only; random
+        What the source says is for a test stays that, whatever says how validation is split off.
     validation, test: shares of the sequences (of the groups' sequences, of the steps)
     seed: which sequences; what a sequence is in depends on its id and on the others', not on their order
     at:   for "time": where validation and test begin, as times or timestamps (text), instead of shares
@@ -71,35 +72,45 @@ def split(
     for name, share in (("validation", validation), ("test", test)):
         if not isinstance(share, int | float) or not 0 <= share < 1 or validation + test >= 1:
             raise UserError(f"the share for {name} is {shown(share)}; give shares from 0 to below 1, together below 1")
-    chosen = by or _by(sequences)
+    if by not in (None, *get_args(By)):
+        raise UserError(f"by is {shown(by)}; give one of {', '.join(get_args(By))}")
+    given = _given(sequences)
+    if by == "given" and not given:
+        raise UserError("by is 'given', and the source says of no sequence what part it is in; give a column, folders or files")
+    if by not in (None, "given") and "validation" in given:
+        raise UserError(f"by is {by!r} (--split-by), and the data say what is for validation; drop one of the two")
+    numbers = given.get("training", np.zeros(0, np.int64)) if given else np.arange(len(sequences))
+    if not len(numbers):
+        raise UserError("no sequence is left for training; give more sequences, or other parts")
+    others = {name: whole(sequences, some) for name, some in given.items() if name != "training"}
+    if "validation" in given:
+        return {"training": whole(sequences, numbers), **others}
+    test = 0.0 if given else test
+    chosen = by if by not in (None, "given") else _by(sequences, numbers, bool(given))
     if chosen == "time":
-        return _checked(_by_time(sequences, validation, test, at))
-    if chosen == "given":
-        parts = _given(sequences, validation, seed)
-    elif chosen == "group":
-        parts = _by_group(sequences, validation, test, seed)
-    elif chosen in ("class", "random"):
-        parts = _drawn(sequences, np.arange(len(sequences)), chosen == "class", validation, test, seed)
+        found = _by_time(sequences, numbers, validation, test, at)
     else:
-        raise UserError(f"by is {shown(by)}; give one of given, group, class, random, time")
-    return _checked({name: whole(sequences, np.sort(numbers)) for name, numbers in parts.items()})
+        drawn = (
+            _by_group(sequences, numbers, validation, test, seed)
+            if chosen == "group"
+            else (_drawn(sequences, numbers, chosen == "class", validation, test, seed))
+        )
+        found = {name: whole(sequences, np.sort(some)) for name, some in drawn.items()}
+    for name in ("training", "validation") if validation else ("training",):
+        if not len(found[name]):
+            raise UserError(
+                f"no sequence can be spared for {name}; give more sequences, or learn from all of them (--validation none, in "
+                "Python validation=0)"
+            )
+    return {name: spans for name, spans in (found | others).items() if len(spans)}
 
 
-def _by(sequences: Sequences) -> By:
-    if "part" in sequences.labels:
-        return "given"
+def _by(sequences: Sequences, numbers: Numbers, given: bool) -> By:
     if "group" in sequences.labels:
         return "group"
-    if len(sequences) == 1 or sequences.layout.target is None:
+    if len(numbers) == 1 or (sequences.layout.target is None and not given):
         return "time"
     return "class" if sequences.layout.target == "sequence" and sequences.labels["target"] is not None else "random"
-
-
-def _checked(parts: dict[str, Spans]) -> dict[str, Spans]:
-    for name in ("training", "validation"):
-        if not len(parts.get(name, ())):
-            raise UserError(f"no sequence is left for {name}; give more sequences, or other shares for validation and test")
-    return {name: spans for name, spans in parts.items() if len(spans)}
 
 
 def _order(sequences: Sequences, numbers: Numbers, seed: int) -> Numbers:
@@ -127,55 +138,67 @@ def _drawn(
         second = min(round_half_up(test * len(some)), len(some) - 1 - first)
         for name, which in zip(("validation", "test", "training"), np.split(some, [first, first + second]), strict=True):
             parts[name].append(which)
-    return {name: np.concatenate(several) for name, several in parts.items()}
+    for name, share in (("validation", validation), ("test", test)):
+        if share and not any(map(len, parts[name])):  # no kind is large enough for its share
+            parts[name] = _spared(parts["training"], order, max(1, round_half_up(share * len(numbers))))
+    return {name: np.concatenate(several) if several else order[:0] for name, several in parts.items()}
+
+
+def _spared(kinds: list[Numbers], order: Numbers, most: int) -> list[Numbers]:
+    """One sequence of each kind that has two at least, which loses it; of so many kinds at most, the first in order."""
+    ranks = {int(number): rank for rank, number in enumerate(order)}
+    several = sorted(
+        (place for place, kind in enumerate(kinds) if len(kind) > 1), key=lambda place: ranks[int(kinds[place][-1])]
+    )
+    taken = []
+    for place in several[:most]:
+        kinds[place], last = kinds[place][:-1], kinds[place][-1:]
+        taken.append(last)
+    return taken
 
 
 def round_half_up(number: float) -> int:
     return int(number + 0.5)
 
 
-def _given(sequences: Sequences, validation: float, seed: int) -> dict[str, Numbers]:
+def _given(sequences: Sequences) -> dict[str, Numbers]:
+    """What the source says; nothing, if it says nothing."""
     codes, labels = sequences.fact("part"), sequences.labels.get("part")
-    if codes is None or labels is None:
-        raise UserError("by is 'given', and the source says of no sequence what part it is in; give a column, folders or files")
-    parts = {name: np.flatnonzero(codes == code) for code, name in enumerate(labels)}
-    if "validation" not in parts:
-        by_class = sequences.layout.target == "sequence" and sequences.labels["target"] is not None
-        rest = _drawn(sequences, parts.get("training", np.zeros(0, np.int64)), by_class, validation or 0.1, 0.0, seed)
-        parts |= {name: rest[name] for name in ("training", "validation")}
-    return parts
+    return {} if codes is None else {name: np.flatnonzero(codes == code) for code, name in enumerate(labels or ())}
 
 
-def _by_group(sequences: Sequences, validation: float, test: float, seed: int) -> dict[str, Numbers]:
+def _by_group(sequences: Sequences, numbers: Numbers, validation: float, test: float, seed: int) -> dict[str, Numbers]:
     codes, labels = sequences.fact("group"), sequences.labels.get("group")
     if codes is None or labels is None:
         raise UserError("by is 'group', and the source has no groups; name a column with group")
     keys = [hashlib.blake2b(f"{seed}/{label}".encode("utf-8", "surrogatepass"), digest_size=8).digest() for label in labels]
-    groups = sorted(range(len(labels)), key=lambda code: keys[code])
+    groups = sorted(map(int, np.unique(codes[numbers])), key=lambda code: keys[code])
     if len(groups) < 1 + (validation > 0) + (test > 0):
         raise UserError(f"there are {len(groups)} group(s) for the parts; give more, or split by something else")
-    sizes = np.bincount(codes.astype(np.int64), minlength=len(labels))
+    sizes = np.bincount(codes[numbers].astype(np.int64), minlength=len(labels))
     parts: dict[str, list[int]] = {"validation": [], "test": []}
     for name, share in (("validation", validation), ("test", test)):
         while groups and share and sizes[parts[name]].sum() < share * sizes.sum() and (len(groups) > 1 or not parts[name]):
             parts[name].append(groups.pop(0))
     chosen = {"training": groups, **parts}
-    return {name: np.flatnonzero(np.isin(codes, some)) for name, some in chosen.items()}
+    return {name: numbers[np.isin(codes[numbers], some)] for name, some in chosen.items()}
 
 
-def _by_time(sequences: Sequences, validation: float, test: float, at: Sequence[Any] | None) -> dict[str, Spans]:
-    if at is None and sequences.layout.time is not None and len(sequences) > 1:
-        at = _common_times(sequences, validation, test)
+def _by_time(
+    sequences: Sequences, numbers: Numbers, validation: float, test: float, at: Sequence[Any] | None
+) -> dict[str, Spans]:
+    if at is None and sequences.layout.time is not None and len(numbers) > 1:
+        at = _common_times(sequences, numbers, validation, test)
+    lengths = sequences.lengths[numbers]
     if at is None:
-        first = np.ceil(sequences.lengths * (1 - validation - test)).astype(np.int64)
-        second = np.ceil(sequences.lengths * (1 - test)).astype(np.int64)
+        first = np.ceil(lengths * (1 - validation - test)).astype(np.int64)
+        second = np.ceil(lengths * (1 - test)).astype(np.int64)
     else:
         times = _times(sequences, at)
-        cuts = [[np.searchsorted(sequences.times(n), time) for time in times] for n in range(len(sequences))]  # type: ignore[arg-type]
+        cuts = [[np.searchsorted(sequences.times(int(n)), time) for time in times] for n in numbers]  # type: ignore[arg-type]
         first, second = np.array(cuts, np.int64).T
-    zero, numbers = np.zeros_like(first), np.arange(len(sequences))
-    parts = {"training": (zero, first), "validation": (first, second), "test": (second, sequences.lengths)}
-    known = np.where(first > 0, first, sequences.lengths)
+    parts = {"training": (np.zeros_like(first), first), "validation": (first, second), "test": (second, lengths)}
+    known = np.where(first > 0, first, lengths)
     there = {name: stops > starts for name, (starts, stops) in parts.items()}
     return {
         name: Spans(numbers[there[name]], starts[there[name]], stops[there[name]], known[there[name]])
@@ -183,10 +206,10 @@ def _by_time(sequences: Sequences, validation: float, test: float, at: Sequence[
     }
 
 
-def _common_times(sequences: Sequences, validation: float, test: float) -> list[Any]:
+def _common_times(sequences: Sequences, numbers: Numbers, validation: float, test: float) -> list[Any]:
     """Times behind which such shares of all steps lie, by a sample of them."""
-    every = max(1, int(sequences.offsets[-1]) // SAMPLE)
-    sample = np.sort(np.concatenate([np.asarray(sequences.times(n))[::every] for n in range(len(sequences))]))
+    every = max(1, int(sequences.lengths[numbers].sum()) // SAMPLE)
+    sample = np.sort(np.concatenate([np.asarray(sequences.times(int(n)))[::every] for n in numbers]))
     places = [min(int(np.ceil(len(sample) * share)), len(sample) - 1) for share in (1 - validation - test, 1 - test)]
     return [sample[place] if share else sample[-1] + 1 for place, share in zip(places, (validation + test, test), strict=True)]
 

@@ -159,19 +159,21 @@ def write_table(path: Path, table: Any) -> None:
 
 
 def parts_of(kinds: NDArray[Any], share: float, random: np.random.RandomState) -> list[str]:
-    """For each sequence whether it is for training or validation: every kind alike, one at least for validation, and one of
-    each kind for training."""
+    """For each sequence whether it is for training or validation: every kind alike, and one of each kind at least for training.
+    Of kinds that are too small for their share some have one for validation; with a share of 0 none has."""
     chosen: list[int] = []
     found, counts = np.unique(kinds, return_counts=True)
     for kind in found:
         some = random.permutation(np.flatnonzero(kinds == kind))
         chosen += some[: min(int(share * len(some) + 0.5), len(some) - 1)].tolist()
-    if not chosen:
+    if not chosen and share:
         if counts.max() < 2:
             raise UserError(
-                f"X has n_samples={len(kinds)}, one of each kind, and one more is needed to validate on; give more sequences"
+                f"X has n_samples={len(kinds)}, one of each kind, and one more is needed to validate on; give more sequences, or "
+                "held_out=0 to learn from all"
             )
-        chosen = [int(random.choice(np.flatnonzero(kinds == found[counts.argmax()])))]
+        some = random.permutation(found[counts > 1])[: max(1, int(share * len(kinds) + 0.5))]
+        chosen = [int(random.choice(np.flatnonzero(kinds == kind))) for kind in some]
     parts = ["training"] * len(kinds)
     for place in chosen:
         parts[place] = "validation"

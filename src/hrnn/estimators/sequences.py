@@ -105,7 +105,7 @@ class SequenceClassifier(ClassifierMixin, OfSequences):  # type: ignore[misc]
                    "mean": the mean of the logits itself learns it
     class_weights: "equal", or "balanced": classes count for the inverse of their frequency
     memory:        bytes that learning may take, as in "500MB": what is not given is chosen to fit
-    held_out:      share of the sequences that is not learned from but says which weights are kept
+    held_out:      share of the sequences that is not learned from but says which weights are kept; 0: the last ones are
     options:       any other option of `hrnn train series` by name, as in {"cell": "gru"}; of tables, {"id": "walk"}
     run:           a new folder to keep the run in, for `hrnn evaluate`, `predict` or `report`; None: nothing is left
     random_state:  of weights, of the order of sequences and of which are held out

@@ -103,12 +103,12 @@ def open_data(source: Source, place: Path, by: Any, validation: float, test: flo
 
 
 def _parts(sequences: Sequences, by: Any, validation: float, test: float) -> dict[str, Spans]:
-    if by != "forecast" and (by is not None or sequences.layout.target is not None):
-        return split(sequences, by, validation=validation, test=test)
-    if "part" in sequences.labels:
-        return split(sequences, "given", validation=validation, test=test)
+    learned = by is not None or sequences.layout.target is not None  # something else than what comes next
+    if "part" in sequences.labels or (learned and by != "forecast"):
+        return split(sequences, None if by == "forecast" else by, validation=validation, test=test)
     longest, shares = int(sequences.lengths.max()), [validation, test]
-    if min(share for share in shares if share) * longest < 2:  # what follows a step is asked, so an end of one is too short
+    # What follows a step is asked, so an end of one is too short.
+    if min((share for share in shares if share), default=1.0) * longest < 2:
         if len(sequences) > 2:
             return split(sequences, "random", validation=validation, test=test)
         shares = [max(share, min(2.5 / longest, 0.45)) if share else 0.0 for share in shares]

@@ -8,7 +8,7 @@ from typing import Literal
 
 from hrnn.data import Preprocessing
 from hrnn.errors import UserError
-from hrnn.limits import Limit, above, at_least, hidden, in_bytes, option
+from hrnn.limits import Limit, at_least, hidden, in_bytes, option
 from hrnn.tasks.contract import Task
 from hrnn.tasks.series.objectives import ReadoutName
 from hrnn.tasks.series.opened import NONE, Kind
@@ -24,7 +24,7 @@ class Options(Task):
     """Files or a folder: tables (CSV, Parquet, Arrow), .npy and .npz, .ts, audio, FASTA and FASTQ, .txt; others
     with --kind. They may stand first, without --data: hrnn train series DATA, hrnn inspect DATA."""
     validation: tuple[Path, ...] = ()
-    """Others to validate on; by default split off."""
+    """Others to validate on; none: nothing is kept for a validation, and the last weights are used; by default split off."""
     test: tuple[Path, ...] = ()
     """Others to test on; none: nothing is kept for a test; by default split off."""
     kind: Kind | None = None
@@ -54,9 +54,10 @@ class Options(Task):
     season: int | None = option(None, at_least(2))
     """For forecasts: steps of a season, for the seasonal naive forecast that scores are compared with."""
     split_by: Literal["given", "group", "class", "random", "time"] | None = None
-    """How validation and test are split off; by default the first of these that the data allow, time for forecasts."""
-    held_out: float = option(0.1, above(0, below=0.5))
-    """Share of the data for each of validation and test."""
+    """How validation and test are split off; by default the first of these that the data allow, time for forecasts. Parts that
+    the data name stay as they are: of what is for training validation is split off."""
+    held_out: float = option(0.1, at_least(0, below=0.5))
+    """Share of the data for each of validation and test; 0: nothing is split off."""
     normalise: Literal["channel", "sequence", "none"] | None = None
     """Mean 0 and scale 1 for each channel, or within each sequence (audio), or not."""
     patch: int | None = option(None, at_least(1, 100_000))

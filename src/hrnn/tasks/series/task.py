@@ -45,6 +45,7 @@ from hrnn.tasks.series.options import Options
 from hrnn.tasks.windows import Batch, Reading, Window
 
 AUDIO_PATCH = 8
+NOTHING = (Path(NONE),)  # instead of files for validation or test
 
 
 @dataclass(frozen=True)
@@ -66,22 +67,20 @@ class Series(Options):
 
     @property
     def source(self) -> Source:
-        paths = {"training": self.data, "validation": self.validation, "test": () if self.untested else self.test}
+        others = {"validation": self.validation, "test": self.test}
+        paths = {"training": self.data, **{part: () if some == NOTHING else some for part, some in others.items()}}
         columns = {
             "id": self.id, "time": self.time, "values": self.values, "target": self.target, "part": self.split,
             "group": self.group, "categorical": self.categorical, "labels": self.labels, "targets": self.targets,
         }  # fmt: skip
         return source_of(paths, self.kind, columns)
 
-    @property
-    def untested(self) -> bool:
-        return self.test == (Path(NONE),)
-
     @cached_property
     def opened(self) -> Opened:
         by = self.split_by or ("forecast" if self.forecast else None)
-        place, test = self.cache or Path("runs") / "cache", 0.0 if self.untested else self.held_out
-        return open_data(self.source, place, by, self.held_out, test, None if self.memory is None else in_bytes(self.memory))
+        validation, test = (0.0 if paths == NOTHING else self.held_out for paths in (self.validation, self.test))
+        memory = None if self.memory is None else in_bytes(self.memory)
+        return open_data(self.source, self.cache or Path("runs") / "cache", by, validation, test, memory)
 
     @cached_property
     def learned(self) -> Preprocessing:
@@ -124,8 +123,7 @@ class Series(Options):
 
     def resolved(self) -> Series:
         task = super().resolved()
-        data, validation = _absolute(task.data), _absolute(task.validation)
-        test = task.test if task.untested else _absolute(task.test)
+        data, validation, test = map(_absolute, (task.data, task.validation, task.test))
         cache = (task.cache or Path("runs") / "cache").expanduser().absolute()
         labels = task.labels and task.labels.expanduser().absolute()
         task = replace(task, data=data, validation=validation, test=test, cache=cache, labels=labels)
@@ -245,8 +243,9 @@ class Series(Options):
         if self.cropped is not None:  # an epoch is short: more of them where data are few, and fewer validations than epochs
             longer = int(self.part("training")[0].lengths.sum()) / int(self.shape.lengths.sum())
             found["epochs"] = epochs_for(int(self.shape.lengths.sum()), longer)
-            windows = -(-int(self.shape.lengths.max()) // found["window"])  # each is an update
-            found["validate_every"] = max(1, round(longer * -(-len(self.shape.lengths) // found["batch"]) * windows))
+            if "validation" in self.parts():
+                windows = -(-int(self.shape.lengths.max()) // found["window"])  # each is an update
+                found["validate_every"] = max(1, round(longer * -(-len(self.shape.lengths) // found["batch"]) * windows))
         return found
 
     def warnings(self, reading: Reading) -> Iterator[str]:
@@ -295,4 +294,4 @@ class Series(Options):
 
 
 def _absolute(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    return tuple(path.expanduser().absolute() for path in paths)
+    return paths if paths == NOTHING else tuple(path.expanduser().absolute() for path in paths)
