@@ -74,7 +74,7 @@ def test_a_parameter_of_no_optimizer_keeps_its_gradient():
     for unlocked in (False, True):
         model, head, x, y, _ = problem([3, 4], [4])
         cells = [[p for name, p in cell.named_parameters() if name != "weight_hidden"] for cell in model.cells]
-        updates = hrnn.Updates(model, [sgd(some) for some in cells], every=None) if unlocked else None
+        updates = hrnn.Updates(model, [sgd(some) for some in cells], heads=(), every=None) if unlocked else None
         hrnn.Restricted().backward(model, x, y, loss=make_loss(head), betas=[0.5], updates=updates)
         gradients.append([cell.weight_hidden.grad for cell in model.cells])
     for locked, kept in zip(*gradients, strict=True):
@@ -117,7 +117,7 @@ def test_a_level_waits_for_a_segment_that_began_before_its_last_move():
         model, head, x, y, boundaries = problem([3, 4], [hrnn.Given(3)])
         boundaries[1:] = False
         boundaries[:, 0] = torch.arange(STEPS)[:, None] % 2 == 0  # one row completes segments, so that the level moves
-        updates = hrnn.Updates(model, sgd, every=[1, None])  # the head is not moved: it need not wait
+        updates = hrnn.Updates(model, sgd, heads=(), every=[1, None])  # the head is not moved: it need not wait
         chunks = [hrnn.Chunk(x[a:b], y[a:b], boundaries=boundaries[a:b]) for a, b in zip([0, *cuts[:-1]], cuts, strict=True)]
         share = 1 / (STEPS * BATCH)
         hrnn.Restricted(round_steps=rounds).backward(

@@ -73,9 +73,10 @@ class Gradient(ABC):
             model, Chunk(x, y, mask, boundaries, lengths, reset), loss=loss, betas=betas, state=state, weight=weight,
             local_weight=local_weight, generator=generator, on_segment=on_segment, default_beta=self.default_beta,
         )  # fmt: skip
-        objective = Objective(window, loss)
+        allowed = self.allowed(updates, window, weight)
+        objective = Objective(window, loss, allowed)
         with torch.no_grad(), without_autocast(model.device):
-            after = self.differentiate(window, objective, self.allowed(updates, window, weight))
+            after = self.differentiate(window, objective, allowed)
             objective.succeed(group or (updates.group if updates is not None else ALONE))
         return objective.result(after)
 

@@ -16,6 +16,7 @@ from hrnn.decoders import counted
 from hrnn.decoding import Decoded
 from hrnn.forward import Ended
 from hrnn.gradients.gathered import Gathered, leaves, muted
+from hrnn.gradients.updates import Updates
 from hrnn.gradients.window import Differentiated, Loss, Result, Window
 from hrnn.parallel import Group
 from hrnn.precision import Wide, autocasts, summed_in, wide
@@ -27,8 +28,8 @@ from hrnn.tensors import in_memory
 class Objective:
     """Sums of losses and metrics over a window, and where its gradients are gathered."""
 
-    def __init__(self, window: Window, loss: Loss):
-        self.window, self.loss = window, loss
+    def __init__(self, window: Window, loss: Loss, updates: Updates | None = None):
+        self.window, self.loss, self.updates = window, loss, updates
         self.local_weight = window.local_weight or 0.0  # None: there are no local losses
         self.gathered = Gathered()
         self.loss_sum = torch.zeros((), dtype=summed_in(window.model.dtype), device=window.model.device)
@@ -159,6 +160,8 @@ class Objective:
                 "loss uses the output of an earlier call with its graph, and what that came from has been differentiated; keep "
                 "output.detach(), or use hrnn.Full, which sees the whole window at once"
             )
+        if self.updates is not None:
+            self.updates.check_leaves(others)
         self._given[id(leaf)] = leaf
         try:
             with muted(others):  # what was computed before the loss was called is needed again for the next segment

@@ -21,8 +21,9 @@ class Updates:
 
     optimizers: a function of a list of parameters for all levels, e.g. `lambda p: torch.optim.Adam(p, lr=1e-3)`, or a list with
                 one for each level, the lowest first: functions or ready optimizers
-    heads:      parameters of the loss function; they move with the lowest level, whose losses they serve. Each decoder moves
-                with the level that it decodes
+    heads:      all parameters of the loss function; they move with the lowest level, whose losses they serve. Each decoder
+                moves with the level that it decodes. (): an optimizer of yours moves them; the window leaves their gradient in
+                `.grad`. None: the loss has none, and it is an error if there are some
     every:      after how many of its segments a level moves; None: once per window. For all levels, or a list. The top level's
                 segment is the window. Where rows tick at different times it counts rounds (`Restricted(round_steps=...)`)
     clip:       the largest norm of a level's gradient, for all levels or a list; None: no clipping
@@ -40,7 +41,7 @@ class Updates:
         model: HRNN,
         optimizers: Factory | Sequence[Factory | torch.optim.Optimizer],
         *,
-        heads: Iterable[nn.Parameter] = (),
+        heads: Iterable[nn.Parameter] | None = None,
         every: int | Sequence[int | None] | None = 1,
         clip: float | Sequence[float | None] | None = None,
         after: Callable[[int, torch.optim.Optimizer], None] | None = None,
@@ -65,7 +66,10 @@ class Updates:
         self.rows = None if rows is None else whole("rows", rows)
         self.parameters = own_parameters(model)
         known = {parameter for level in self.parameters for parameter in level}
-        self.parameters[0] += [parameter for parameter in _heads(heads) if parameter not in known]
+        given = [] if heads is None else _heads(heads)
+        own = [parameter for parameter in given if parameter not in known]
+        self.parameters[0] += own
+        self.known = None if heads is not None and not given else known | set(own)  # None: who moves what is the caller's
         makers = [optimizers] * levels if callable(optimizers) else entries("optimizers", optimizers, "[make] * levels")
         if len(makers) != levels:
             raise ValueError(
@@ -74,7 +78,23 @@ class Updates:
         self.optimizers: list[torch.optim.Optimizer] = [
             _optimizer(level, makers[level], parameters) for level, parameters in enumerate(self.parameters)
         ]
+        held = {parameter for group in self.optimizers[0].param_groups for parameter in group["params"]}
+        if left := [parameter for parameter in own if parameter.requires_grad and parameter not in held]:
+            raise ValueError(
+                f"optimizers[0] does not hold {len(left)} of the {len(own)} heads, which would never move; add them to it, or "
+                f"give heads=() if you step an optimizer of their own"
+            )
         self.moves = [0] * levels  # how often each level has moved
+
+    def check_leaves(self, leaves: Iterable[Tensor]) -> None:
+        """Refuse what a loss has been computed with and nobody moves."""
+        left = [] if self.known is None else [leaf for leaf in leaves if leaf not in self.known]
+        if left:
+            shapes = ", ".join(str(tuple(leaf.shape)) for leaf in left[:3]) + (", ..." if len(left) > 3 else "")
+            raise ValueError(
+                f"loss uses parameters that updates does not move, {len(left)} of shape {shapes}; give all of them to "
+                f"hrnn.Updates(..., heads=head.parameters()), or heads=() if you step an optimizer of their own"
+            )
 
     def move(self, level: int, gradients: dict[Tensor, Tensor], scale: float | None) -> None:
         """Move a level by the sum of all processes' gradients, times `scale`; parameters without one stay. The gradients are
@@ -126,7 +146,7 @@ def _optimizer(level: int, maker: Any, parameters: list[nn.Parameter]) -> torch.
     if wanted and held.isdisjoint(wanted):
         raise ValueError(
             f"optimizers[{level}] holds none of the parameters of level {level}, which would never move; give a function that "
-            f"is handed them, or an optimizer of model.cells[{level}].parameters()"
+            f"is handed them, or an optimizer of those of model.cells[{level}] and its decoder"
         )
     return made
 
