@@ -91,7 +91,7 @@ class Layer:
         from hrnn.training import loop
 
         resumed = any(Path(self.root).glob("checkpoints/*.safetensors"))
-        for name, phase in (("learn", "training"), ("finish", "test and result")):
+        for name, phase in (("after_update", "training"), ("finish", "test and result")):
             inner = getattr(loop, name)
 
             def marked(*arguments: Any, inner: Any = inner, phase: str = phase, **options: Any) -> Any:
@@ -147,7 +147,7 @@ class Layer:
         def patched(path: Any, *arguments: Any, **options: Any) -> Any:
             try:
                 target = arguments[0] if name in ("replace", "rename") else path
-                whole = self.inside(target, options.get("dir_fd"))
+                whole = self.inside(target, options.get("dst_dir_fd", options.get("dir_fd")))
             except OSError:
                 whole = None
             if whole is None:
@@ -171,7 +171,8 @@ class Layer:
             return self._open(file, mode, buffering, *arguments, **options)
         if not set(mode) & set("wax+"):
             return self.pass_through("read", whole, lambda _: self._open(file, mode, buffering, *arguments, **options))
-        raw = self.pass_through("open", whole, lambda _: Raw(self, whole, mode.replace("b", "").replace("t", "")))
+        opener = options.pop("opener", None)
+        raw = self.pass_through("open", whole, lambda _: Raw(self, whole, mode.replace("b", "").replace("t", ""), opener))
         size = io.DEFAULT_BUFFER_SIZE if buffering in (-1, 1) else buffering
         if buffering == 0:
             return raw
@@ -182,8 +183,8 @@ class Layer:
 class Raw(io.FileIO):
     """The lowest layer of a file: what reaches the system."""
 
-    def __init__(self, layer: Layer, path: str, mode: str):
-        super().__init__(path, mode)
+    def __init__(self, layer: Layer, path: str, mode: str, opener: Any = None):
+        super().__init__(path, mode, opener=opener)
         self._layer, self._path = layer, path
 
     def write(self, content: Any) -> int:

@@ -23,7 +23,7 @@ def test_the_contract_catches_what_it_should(tmp_path):
     assert lint(tmp_path) == ""
     offences = {
         "checks": "if TYPE_CHECKING:\n    from hrnn.gradients import Full",  # up within the library, for type checkers only
-        "memory": "def f():\n    from hrnn.errors import UserError",  # up to the trainer, late
+        "memory": "def f():\n    from hrnn.limits import option",  # up to the trainer, late
         "tensors": "import rich",
         "decoders": "import hrnn\nhrnn.load",
         "cells/contract": "from hrnn.cells.lstm import LSTM",  # which imports it
@@ -35,7 +35,7 @@ def test_the_contract_catches_what_it_should(tmp_path):
     said = lint(tmp_path)
     for offence in (
         "hrnn.checks -> hrnn.gradients",
-        "hrnn.memory -> hrnn.errors",
+        "hrnn.memory -> hrnn.limits",
         "hrnn.tensors -> rich",
         "hrnn.decoders -> hrnn (",
         "hrnn.nowhere",

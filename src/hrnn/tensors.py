@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
@@ -11,10 +10,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from hrnn.arguments import path_of, shown, whole
+from hrnn.files import replacing
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -59,18 +59,10 @@ def write(path: Any, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any])
     path = path_of("path", path)
     if len(os.fsencode(path.name)) > _NAME or path.is_dir() or not path.parent.is_dir():
         raise ValueError(f"path is {shown(str(path))}, which is not the name of a file in an existing folder; give one")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     copies = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
-    try:
-        save_file(copies, str(temporary), metadata={"format": "pt", "hrnn": json.dumps(metadata)})
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())  # or a machine that loses power could keep the new name and nothing in it
-        os.replace(temporary, path)
-    except SafetensorError as error:  # which is what the writer makes of an OSError
-        raise OSError(f"{path} cannot be written: {error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+    content = save(copies, metadata={"format": "pt", "hrnn": json.dumps(metadata)})
+    with replacing(path) as file:
+        file.write(content)
 
 
 def read(path: Any) -> tuple[dict[str, Tensor], dict[str, Any] | None]:

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 import re
 import shlex
 import sys
@@ -20,6 +19,7 @@ from hrnn.commands.options import parse
 from hrnn.commands.task import with_names
 from hrnn.commands.train import Train
 from hrnn.errors import UserError
+from hrnn.files import move
 from hrnn.hub import from_pretrained, push_to_hub, save_pretrained
 from hrnn.report.summary import summarise
 from hrnn.tasks import Copy, Pixels, Series, Text
@@ -302,16 +302,15 @@ def test_weights_of_another_model_of_the_same_shape_are_refused(tmp_path, file):
 
 
 def test_a_folder_that_was_replaced_by_half_is_refused(tmp_path, monkeypatch):
-    folder, replace_file, done = broken(tmp_path / "model"), os.replace, []
+    folder, replace_file, done = broken(tmp_path / "model"), move, []
 
     def killed_after_the_first(source, target):
-        if Path(target).parent == folder:
-            if done:
-                raise KeyboardInterrupt
-            done.append(target)
+        if done:
+            raise KeyboardInterrupt
+        done.append(target)
         replace_file(source, target)
 
-    monkeypatch.setattr("os.replace", killed_after_the_first)
+    monkeypatch.setattr("hrnn.hub.files.move", killed_after_the_first)
     with pytest.raises(KeyboardInterrupt):
         broken(folder)
     with pytest.raises(UserError, match=r"model.safetensors is not what was saved"):

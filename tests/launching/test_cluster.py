@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hrnn.launching.cluster import KilledError, train_unit
-from hrnn.launching.engine import LOG
 from hrnn.launching.progress import last_update
+from hrnn.launching.units import LOG
 from hrnn.training import folder as folders
 from hrnn.training.identity import Trust
 from hrnn.training.journal import read

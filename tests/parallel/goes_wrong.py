@@ -17,8 +17,9 @@ from pathlib import Path
 
 import torch
 
+from hrnn import files
 from hrnn.cli import main
-from hrnn.training import files, loop
+from hrnn.training import loop
 
 SECOND = os.environ["RANK"] == "1"
 FOLDER = Path(sys.argv[1]).parent
@@ -57,7 +58,7 @@ def after_update(number: int, act, second: bool = True):
 def full_disk():
     """No room for any whole file from now on."""
 
-    def full(source, target):
+    def full(source, target, **folders):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     files.os.replace = full

@@ -125,14 +125,23 @@ def mirror(folder):
 
 
 def test_a_download_is_checked(tmp_path, folder, mirror, monkeypatch):
-    task = Pixels(data=tmp_path / "new", download=True, mirror=mirror).resolved()
+    task = Pixels(data=tmp_path / "new", download=True, mirror=mirror)
     with pytest.raises(UserError, match="wrong checksum"):
-        task.batch(0, READING)
+        task.resolved()
     sums = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in idx.SHA256}
     monkeypatch.setattr(idx, "SHA256", sums)
-    assert torch.equal(task.batch(0, READING).windows[0].x, Pixels(data=folder).resolved().batch(0, READING).windows[0].x)
+    with pytest.raises(UserError, match="holds neither"):  # of a run that is opened: what it names is not fetched
+        task.batch(0, READING)
+    assert torch.equal(
+        task.resolved().batch(0, READING).windows[0].x, Pixels(data=folder).resolved().batch(0, READING).windows[0].x
+    )
     with pytest.raises(UserError, match="cannot be downloaded"):
         idx.download(tmp_path / "other", "http://127.0.0.1:9/")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / next(iter(sums))).symlink_to(tmp_path / "victim")
+    with pytest.raises(UserError, match="is a symbolic link"):
+        idx.download(tmp_path / "linked", mirror)
+    assert not (tmp_path / "victim").exists()
 
 
 def test_real_mnist_has_55_000_to_train_and_5_000_to_validate():

@@ -118,7 +118,7 @@ def on_a_small_disk(arguments, log):
     """The system lets no file grow any further once the journal has some records; checkpoints are larger than that."""
     import resource
 
-    from hrnn.training import files
+    from hrnn import files
 
     write = files.AppendOnlyFile.write
 

@@ -16,12 +16,12 @@ from hrnn.commands.options import parse, require_folder
 from hrnn.errors import DONE, UserError
 from hrnn.export import to_onnx, to_torch_export
 from hrnn.export.series import around
+from hrnn.files import make_folder
 from hrnn.limits import at_least, option
 from hrnn.tasks import Pixels, Series, Text, name_of
 from hrnn.tasks.pixels import SIDE
 from hrnn.tasks.streams import compiled
 from hrnn.telling import working
-from hrnn.training.files import make_folder
 from hrnn.training.identity import Trust
 from hrnn.training.trained import Trained, load, warn_of_untrained
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     warn_of_untrained(trained)
     torch.set_num_threads(trained.config.upkeep.threads)
     network = trained.network.to(getattr(torch, options.dtype))
-    make_folder(path.parent)
+    make_folder(path.parent, options.run if options.output is None else None)
     if (options.window or 0) > 20:
         print(f"{options.window} steps are unrolled, which takes some tenths of a second each", file=sys.stderr, flush=True)
     common: dict[str, Any] = {"head": network.head, "facts": facts(trained)}

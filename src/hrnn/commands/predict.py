@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,9 +18,9 @@ from hrnn.commands.options import parse
 from hrnn.data.columns import roles
 from hrnn.data.csv_files import MISSING, delimiter_of, trimmed
 from hrnn.errors import DONE, UserError, require_extra
+from hrnn.files import FULL, replacing
 from hrnn.tasks import Series
 from hrnn.telling import working
-from hrnn.training.files import FULL
 from hrnn.training.identity import Trust
 from hrnn.training.predicting import Predicted, beside, columns_for, predictions
 from hrnn.training.streaming import Stream
@@ -141,29 +140,25 @@ def writer(path: Path | None) -> Iterator[Callable[[Any], None]]:
         sys.stdout.flush()
         yield to_output
         return
-    partial, files = path.with_name(f".{path.name}.partial"), list[Any]()
-    kind = pyarrow.parquet.ParquetWriter if path.suffix == ".parquet" else pyarrow.csv.CSVWriter
+    kind, files = pyarrow.parquet.ParquetWriter if path.suffix == ".parquet" else pyarrow.csv.CSVWriter, list[Any]()
 
     def to_file(table: Any) -> None:
         if not files:
-            files.append(kind(str(partial), table.schema))
+            files.append(kind(whole, table.schema))
         files[0].write_table(table)
 
     try:
-        yield to_file
-        for file in files:
-            file.close()
-        os.replace(partial, path)
-    except BaseException as error:
-        with suppress(Exception):
-            for file in files:
-                file.close()
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-            remedy = "make room" if error.errno in FULL else "see to it that its folder is there and can be written to"
-            raise UserError(f"{path} cannot be written: {error.strerror or error}; {remedy}") from None
+        with replacing(path) as whole:
+            try:
+                yield to_file
+            finally:
+                for file in files:
+                    file.close()
+    except BrokenPipeError:
         raise
+    except OSError as error:
+        remedy = "make room" if error.errno in FULL else "see to it that its folder is there and can be written to"
+        raise UserError(f"{path} cannot be written: {error.strerror or error}; {remedy}") from None
 
 
 def follow(trained: Trained) -> int:

@@ -12,6 +12,7 @@ import tyro
 
 from hrnn.commands.options import parse, require_folder
 from hrnn.errors import DONE, UserError, require_extra
+from hrnn.files import make_folder, write_atomically
 from hrnn.limits import at_least, option
 from hrnn.report.page import PLOTLY, as_bytes, render
 from hrnn.report.page_content import Content, gather
@@ -19,7 +20,6 @@ from hrnn.report.page_live import Server
 from hrnn.report.page_runs import Reader
 from hrnn.report.page_samples import bytes_of_updates, samples_of
 from hrnn.telling import working
-from hrnn.training.files import make_folder, write_atomically
 
 FILE, PORT = Path("report.html"), 8321
 

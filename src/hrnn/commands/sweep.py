@@ -14,6 +14,7 @@ import tyro
 from hrnn.commands.options import console, ended, parse, require_folder
 from hrnn.commands.task import full_command, help_text, task_and_rest, usage, with_names
 from hrnn.errors import DONE, UserError, shortened
+from hrnn.files import write_atomically
 from hrnn.launching.early import Early
 from hrnn.launching.grid import Axis, Option, Point, common, fitted, options_of, points, write_common
 from hrnn.launching.options import Where
@@ -28,7 +29,6 @@ from hrnn.report.swept import NOTE, table_of
 from hrnn.tasks import name_of, task_named
 from hrnn.training import folder as folders
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, TaskT
-from hrnn.training.files import write_atomically
 
 MOST_VALUES = 1000  # of an option; each of them is read as a command line
 INTRODUCTION = """\

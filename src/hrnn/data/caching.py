@@ -5,10 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from hrnn.data.fingerprints import differs, fingerprint
@@ -16,7 +15,12 @@ from hrnn.data.sequences import FORMAT, MANIFEST, Sequences
 from hrnn.data.source import Source
 from hrnn.data.writing import write
 from hrnn.errors import UserError
+from hrnn.files import check_ours, create, folder_of, make_folder, move, remove, remove_folder, sync
 from hrnn.room import memory_of_machine
+
+OURS = (  # names of the files in a cache, or in one that is being made
+    r"(values|times|step_targets|runs|missing|offsets|ids|id_ends|target|part|group)\.(npy|grouped)|cache\.json"
+)
 
 
 def cache(
@@ -48,15 +52,21 @@ def cache(
     with _partial(place) as partial:
         if (sequences := _there(place, source, verify, replace)) is not None:  # made by another process meanwhile
             return sequences
-        make(source, partial, budget, sync=True)
-        old = partial.with_name(f".{place.name}.old")
-        shutil.rmtree(old, ignore_errors=True)  # of a process that was killed just here
+        old = place.with_name(f".{place.name}.old")
+        remove_folder(old, OURS)  # of a process that was killed between the two renames below
+        check_ours(place, OURS)
+        make(source, partial, budget, lasting=True)
         if _filled(place):
-            os.rename(place, old)
-        os.rename(partial, place)
-        shutil.rmtree(old, ignore_errors=True)
-        _sync(place.parent)
+            move(place, old)
+        move(partial, place)
+        remove_folder(old, OURS)
+        sync(place.parent)
     return Sequences(place)
+
+
+def cached(source: Source, folder: Path) -> Sequences | None:
+    """The sequences of a source from a cache that is there, which is only read; None if there is none of just these data."""
+    return _there(folder, source, verify=False, replace=True)
 
 
 def _there(place: Path, source: Source, verify: bool, replace: bool) -> Sequences | None:
@@ -93,8 +103,8 @@ def _other_options(sequences: Sequences, source: Source) -> str:
     return ", ".join(f"{key} {before.get(key)!r}" for key in now | before if before.get(key) != now.get(key))
 
 
-def make(source: Source, folder: Path, sort_budget: int, sync: bool) -> None:
-    """Write a cache into an empty folder."""
+def make(source: Source, folder: Path, sort_budget: int, lasting: bool) -> None:
+    """Write a cache into an empty folder; lasting: have it on the disk."""
     files = source.files()
     before = {path: _stat(path) for path in files}
     manifest = write(source.open(), folder, sort_budget)
@@ -102,20 +112,11 @@ def make(source: Source, folder: Path, sort_budget: int, sync: bool) -> None:
     if changed := [path for path in files if _stat(path) != before[path]]:
         raise UserError(f"{changed[0]} changed while it was read; wait until it is complete")
     manifest = {"format": FORMAT, "source": source.options(), "files": known, **manifest}
-    with open(folder / MANIFEST, "w") as file:
-        json.dump(manifest, file)
-    if sync:
+    with create(folder / MANIFEST) as file:
+        file.write(json.dumps(manifest).encode())
+    if lasting:
         for path in [*folder.iterdir(), folder]:
-            _sync(path)
-
-
-def _sync(path: Path) -> None:
-    """Have a file, or what a folder holds, on the disk."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+            sync(path)
 
 
 def _stat(path: Path) -> tuple[int, int]:
@@ -130,7 +131,7 @@ def _temporary(source: Source, budget: int) -> Sequences:
     with _writing(Path(tempfile.gettempdir())):
         holder = tempfile.TemporaryDirectory(prefix="hrnn-", ignore_cleanup_errors=True)
         try:
-            make(source, Path(holder.name), budget, sync=False)
+            make(source, Path(holder.name), budget, lasting=False)
         except BaseException:
             holder.cleanup()
             raise
@@ -143,33 +144,37 @@ def _temporary(source: Source, budget: int) -> Sequences:
 def _partial(place: Path) -> Iterator[Path]:
     """A folder beside the cache to be filled and renamed; held by one process at a time, and gone afterwards."""
     partial = place.with_name(f".{place.name}.partial")
-    with _writing(place):
-        lock = _locked(partial)
+    make_folder(place.parent)
+    with _writing(place), _locked(partial) as lock:
+        check_ours(partial, OURS)
         try:
             for path in partial.iterdir():  # of a process that was killed
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                remove(path, partial.parent)
             yield partial
         finally:
-            with suppress(OSError):
+            with suppress(OSError, UserError):
                 if _is_still(lock, partial):
-                    shutil.rmtree(partial)
-            os.close(lock)
+                    remove_folder(partial, OURS)
 
 
-def _locked(partial: Path) -> int:
+@contextmanager
+def _locked(partial: Path) -> Iterator[int]:
     while True:
-        partial.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            lock = os.open(partial, os.O_RDONLY)
+        make_folder(partial, partial.parent)
+        with ExitStack() as held:
+            try:
+                lock = held.enter_context(folder_of(partial / MANIFEST, partial.parent))
+            except FileNotFoundError:
+                continue
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if _is_still(lock, partial):
-                return lock
-            os.close(lock)  # whoever had it has finished
+            if _is_still(lock, partial):  # otherwise whoever had it has finished
+                yield lock
+                return
 
 
 def _is_still(lock: int, partial: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(lock), partial.stat())
+        return os.path.samestat(os.fstat(lock), partial.lstat())
     except FileNotFoundError:
         return False
 

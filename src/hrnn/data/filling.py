@@ -9,6 +9,7 @@ import numpy as np
 from hrnn.data.growing import HEADER, GrowingArray, blocks
 from hrnn.data.source import Numbers
 from hrnn.errors import UserError, shortened
+from hrnn.files import change
 
 
 def check_times(path: Path, offsets: Numbers, ids: list[str]) -> list[float]:
@@ -45,7 +46,7 @@ def fill(values_file: Path, missing_file: Path, offsets: Numbers, ids: list[str]
     bits = GrowingArray(missing_file, np.uint8, (-(-channels // 8),))
     something = np.zeros(len(ids), bool)  # does the sequence have any value?
     last = np.full((1, channels), np.nan, np.float32)
-    with open(values_file, "r+b") as file:
+    with change(values_file) as file:
         for first, stop in blocks(length):
             place = HEADER + first * channels * 4
             file.seek(place)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hrnn.data.growing import HEADER, blocks, header
 from hrnn.data.source import Numbers
 from hrnn.errors import UserError
+from hrnn.files import create, move
 from hrnn.room import in_words
 
 
@@ -37,7 +38,7 @@ def bring_together(files: list[Path], order: Path, offsets: Numbers, budget: int
     for path in files:
         entries = np.load(path, mmap_mode="r")
         temporary = path.with_suffix(".grouped")
-        with open(temporary, "w+b") as file:
+        with create(temporary) as file:
             size = HEADER + entries.nbytes
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error here, and a crash below
@@ -45,12 +46,13 @@ def bring_together(files: list[Path], order: Path, offsets: Numbers, budget: int
                 file.truncate(size)
                 file.seek(0)
             file.write(header(entries.shape, entries.dtype))
-        grouped = np.memmap(temporary, entries.dtype, "r+", HEADER, entries.shape)
+            file.flush()
+            grouped = np.memmap(file, entries.dtype, "r+", HEADER, entries.shape)
         for first, places in _places(runs, offsets):
             grouped[places] = entries[first : first + len(places)]
         grouped.flush()
         del grouped, entries
-        os.replace(temporary, path)
+        move(temporary, path)
 
 
 def _places(runs: NDArray[np.int32], offsets: Numbers) -> Iterator[tuple[int, Numbers]]:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from hrnn.files import create
+
 HEADER = 128  # bytes: enough for any length, so that it can be written again when the length is known
 BLOCK = 1 << 16  # steps at a time, where a file is gone through
 
@@ -20,7 +22,7 @@ class GrowingArray:
     def __init__(self, path: Path, dtype: DTypeLike, shape: tuple[int, ...] = ()):
         """shape: of one entry"""
         self.path, self.dtype, self.shape, self.length = path, np.dtype(dtype), shape, 0
-        self._file = open(path, "w+b")  # noqa: SIM115  closed by close
+        self._file = create(path)
         self._file.write(bytes(HEADER))
 
     def append(self, entries: NDArray[Any]) -> None:

@@ -15,6 +15,7 @@ from hrnn.data.grouping import bring_together
 from hrnn.data.growing import GrowingArray, save
 from hrnn.data.source import Block, Stream
 from hrnn.errors import UserError, shortened
+from hrnn.files import remove
 from hrnn.telling import working
 
 ROUNDING = 2.0**-24  # of a value, to the nearest in float32
@@ -128,7 +129,7 @@ def write(stream: Stream, folder: Path, sort_budget: int) -> dict[str, Any]:
     if not steps.together:
         with working("bringing the steps of each sequence together"):
             bring_together([folder / name for name in steps.files], folder / RUNS, offsets, sort_budget)
-    (folder / RUNS).unlink()
+    remove(folder / RUNS)
     spacing = check_times(folder / TIMES, offsets, ids) if TIMES in steps.files else None
     if steps.missing.any():
         with working("filling in missing values"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from hrnn.arguments import shown
 from hrnn.data.source import paths_in
 from hrnn.errors import UserError
 from hrnn.estimators.given import as_arrow, is_frame, sequences_in, write_table
+from hrnn.files import remove_tree
 from hrnn.limits import fitted
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE
@@ -217,5 +217,5 @@ def folder_for(run: Any) -> Iterator[Path]:
     except BaseException:
         if folder.is_dir() and not (folder / CONFIG).exists():
             with suppress(OSError):
-                shutil.rmtree(folder)
+                remove_tree(folder)
         raise

@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 from hrnn.arguments import shown
 from hrnn.data.array_sources import columns_of, unmasked, unnamed, with_columns
 from hrnn.errors import UserError, shortened, words_of
+from hrnn.files import make_folder, replacing, writing
 from hrnn.training.predicting import beside
 
 Values = list[NDArray[Any]]  # (time, channels) of each sequence
@@ -125,13 +126,13 @@ def write(path: Path, X: Any, sequences: Values, facts: Mapping[str, Sequence[An
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     names = tuple(columns_of(X, "X") or unnamed(sequences[0].shape[1]))
     own = beside(("id", *facts), names)
     kind = np.result_type(np.float32, *{one.dtype for one in sequences})
     schema = {own["id"]: pa.int64(), **dict.fromkeys(names, pa.from_numpy_dtype(kind))}
     schema |= {own[name]: pa.array(values).type for name, values in facts.items()}
-    with parquet.ParquetWriter(path, pa.schema(schema)) as file:
+    make_folder(path.parent)
+    with writing(path), replacing(path) as whole, parquet.ParquetWriter(whole, pa.schema(schema)) as file:
         for first, last in _together([len(one) for one in sequences]):
             lengths = [len(one) for one in sequences[first:last]]
             values = np.concatenate(sequences[first:last]).astype(kind)
@@ -154,8 +155,9 @@ def _together(lengths: list[int]) -> Iterator[tuple[int, int]]:
 def write_table(path: Path, table: Any) -> None:
     import pyarrow.parquet as parquet
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(table, path)
+    make_folder(path.parent)
+    with writing(path), replacing(path) as file:
+        parquet.write_table(table, file)
 
 
 def parts_of(kinds: NDArray[Any], share: float, random: np.random.RandomState) -> list[str]:

@@ -21,8 +21,8 @@ from hrnn.export import metadata
 from hrnn.export.checking import TOLERANCE, Run, largest_difference
 from hrnn.export.step import Step
 from hrnn.export.window import Window
+from hrnn.files import write_atomically
 from hrnn.hierarchy import HRNN
-from hrnn.training.files import write_atomically
 
 CHECKED_STEPS = 100
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from hrnn.export.step import Step
+from hrnn.files import write_atomically
 from hrnn.hierarchy import HRNN
-from hrnn.training.files import write_atomically
 
 FORMAT = 1
 CARRY = (

@@ -10,7 +10,6 @@ README.md           the card
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +23,11 @@ from hrnn import tensors
 from hrnn.arguments import path_of, shown
 from hrnn.data.fingerprints import fingerprint
 from hrnn.errors import UserError, shortened, words_of
+from hrnn.files import content_of, make_folder, move, refuse_link, remove, write_atomically, writing
 from hrnn.hierarchy import HRNN, CellChoice
 from hrnn.hub import card, remote
 from hrnn.hub.about import public, without_scores_of_others
 from hrnn.training.entries import ABOUT, read_result, read_whole
-from hrnn.training.files import content_of, make_folder, write_atomically, writing
 from hrnn.training.trained import load
 
 FORMAT = 1
@@ -90,6 +89,8 @@ def save_pretrained(
         raise UserError(f"{folder} has a {CONFIG} of something else, such as a run; give another folder")
     entries = {"format": FORMAT, "library_name": "hrnn", "version": hrnn.__version__, "head": _described(head), "run": run}
     text = card.written(shown_name, model, entries, license, repository or folder.resolve().name)
+    for file in (MODEL, HEAD, CONFIG, CARD):
+        refuse_link(folder / file)
     # Everything is written before anything is replaced: a full disk leaves what was there.
     with writing(folder), tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as scratch:
         new = Path(scratch)
@@ -101,9 +102,9 @@ def save_pretrained(
         write_atomically(new / CARD, text.encode(errors="backslashreplace"))
         for file in (MODEL, HEAD, CONFIG, CARD):
             if (new / file).exists():
-                os.replace(new / file, folder / file)
+                move(new / file, folder / file)
     if head is None:
-        (folder / HEAD).unlink(missing_ok=True)
+        remove(folder / HEAD)
     return folder
 
 

@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 import hrnn.training.folder as folders
 from hrnn.errors import INTERRUPTED, MISTAKE, UserError, require_extra
-from hrnn.launching.engine import BUSY_SECONDS, LOG, LOOK_SECONDS, STOPPING_SECONDS, last_line, train_all
+from hrnn.launching.engine import BUSY_SECONDS, LOOK_SECONDS, STOPPING_SECONDS, last_line, train_all
 from hrnn.launching.processes import launch
-from hrnn.launching.units import Ending, Engine, Unit, Watcher, stopped_early
+from hrnn.launching.units import LOG, Ending, Engine, Unit, Watcher, stopped_early
 from hrnn.training.identity import Trust
 
 RETRIES = 8  # of a unit whose process, or whose node, was killed

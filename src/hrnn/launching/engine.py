@@ -15,7 +15,6 @@ from hrnn.errors import DONE, EXIT_CODES, INTERRUPTED, TERMINATED, stop_code
 from hrnn.launching.units import Ending, Unit, Watcher, stopped_early
 from hrnn.training.stop import Stop
 
-LOG = "log.txt"  # in the folder of a unit: what its process said on standard error
 LOOK_SECONDS = 0.2
 FULL = 1 << 16  # bytes left on a disk that count as none
 BUSY_SECONDS = 120.0  # how long to wait for a process of an earlier call that is still writing its last checkpoint

@@ -16,12 +16,12 @@ from typing import Any
 
 import hrnn.training.folder as folders
 from hrnn.errors import UserError, shortened
+from hrnn.files import write_atomically
 from hrnn.launching.units import Unit
 from hrnn.limits import NAME_BYTES
 from hrnn.tasks import Task
 from hrnn.training.config import PARTS, Config, resolved, to_json
 from hrnn.training.entries import SWEEP, in_words
-from hrnn.training.files import write_atomically
 from hrnn.training.formats import check_format, with_old_values
 
 SEED = "seed"

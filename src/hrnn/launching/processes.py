@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hrnn.launching.engine import LOG, last_line, train_all
-from hrnn.launching.units import Ending, Engine, Unit, Watcher
+from hrnn.files import append
+from hrnn.launching.engine import last_line, train_all
+from hrnn.launching.units import LOG, Ending, Engine, Unit, Watcher
 from hrnn.launching.warm import Forked, Warm, available
 from hrnn.training.identity import Trust
 
@@ -61,7 +62,7 @@ def processes(jobs: int = 1, deadline: float | None = None) -> Engine:
 def _start(place: Path, threads: int, own: Trust, warm: dict[int, Warm]) -> subprocess.Popen[bytes] | Forked:
     """A worker that need not import everything first, where that can be had."""
     if available():
-        with suppress(OSError), open(place / LOG, "ab") as log:
+        with suppress(OSError), append(place / LOG) as log:
             if threads not in warm:
                 warm[threads] = Warm(threads, log.fileno())
             return warm[threads].launch(place, log.fileno(), own.task or "", own.cell or "")
@@ -70,7 +71,7 @@ def _start(place: Path, threads: int, own: Trust, warm: dict[int, Warm]) -> subp
 
 def launch(place: Path, threads: int, own: Trust) -> subprocess.Popen[bytes]:
     """A process group of its own: the terminal's Ctrl-C reaches the parent, and a child through the parent only, once."""
-    with open(place / LOG, "ab") as log:
+    with append(place / LOG) as log:
         return subprocess.Popen(
             [sys.executable, "-m", "hrnn.launching.worker", str(place), own.task or "", own.cell or ""],
             stdin=subprocess.PIPE,

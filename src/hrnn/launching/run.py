@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import hrnn.training.folder as folders
+from hrnn.files import remove
 from hrnn.launching.processes import processes
 from hrnn.launching.progress import ProgressTable
 from hrnn.launching.units import EARLY, Ending, Engine, Unit, Watcher, prepare, stopped_early
@@ -32,7 +33,7 @@ def run(
         if leave_stopped:
             missing = [unit for unit in missing if stopped_early(folder / unit.name) is None]
         for unit in missing:
-            (folder / unit.name / EARLY).unlink(missing_ok=True)
+            remove(folder / unit.name / EARLY, folder)
         if not missing:
             return Ending()
         with ProgressTable(folder, units) if watcher is None else nullcontext(watcher) as told:

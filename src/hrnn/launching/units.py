@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 import hrnn.training.folder as folders
 from hrnn.errors import DONE, INTERRUPTED, UserError
+from hrnn.files import refuse_link, write_atomically
 from hrnn.training.config import Config, Runtime, to_json
 from hrnn.training.entries import in_words
-from hrnn.training.files import write_atomically
 from hrnn.training.sizes import check
 
+LOG = "log.txt"  # in the folder of a unit: what its process said on standard error
 EARLY = "stopped-early.json"  # in the folder of a unit that was losing: why it goes no further, though it could
 
 
@@ -66,6 +67,7 @@ def prepare(folder: Path, units: Sequence[Unit]) -> list[Unit]:
     new = []
     for unit in units:
         place = folder / unit.name
+        refuse_link(place / LOG, folder)
         if (place / folders.CONFIG).exists():
             if difference := in_words(folders.read_entries(place), to_json(unit.config)):
                 raise UserError(f"{place} holds a run with other options ({difference}); give another folder")

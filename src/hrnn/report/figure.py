@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from hrnn.errors import UserError
+from hrnn.files import make_folder, write_atomically
 
 Line = tuple[NDArray[np.float64], NDArray[np.float64]]
 Band = Literal["deviation", "range"]
@@ -164,9 +165,8 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
     """Write a figure: PNG, SVG or PDF by the names of the files."""
     # Without a date in the file, the same runs give the same picture.
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    try:
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=200, metadata=undated.get(path.suffix.lower()))
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+    for path in paths:
+        content, kind = io.BytesIO(), path.suffix.lower()
+        figure.savefig(content, dpi=200, format=kind.removeprefix("."), metadata=undated.get(kind))
+        make_folder(path.parent)
+        write_atomically(path, content.getvalue())

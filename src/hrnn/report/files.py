@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hrnn.files import write_atomically
 from hrnn.report.figure import save
 from hrnn.report.picture import Picture, draw, thinned, to_json
-from hrnn.training.files import write_atomically
 
 TABLE, PAGE, CURVES = "table.json", "table.md", "curves.json"
 

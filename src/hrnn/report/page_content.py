@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hrnn.errors import UserError
+from hrnn.files import content_of
 from hrnn.report.files import TABLE
 from hrnn.report.page_runs import Reader, ShownRun
 from hrnn.report.page_studies import Study, committed_study, is_study, study_in
@@ -15,7 +16,6 @@ from hrnn.report.series import runs_below
 from hrnn.report.swept import table_of
 from hrnn.report.table import Table
 from hrnn.training.entries import SWEEP, cannot_read
-from hrnn.training.files import content_of
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.errors import UserError
+from hrnn.files import opened
 from hrnn.report.series import LoadedRun, points_of
 from hrnn.report.summary import Summary, describe, summary_of
 from hrnn.telling import followed
 from hrnn.training.entries import CONFIG, LOCK, RESULT, read_result
-from hrnn.training.files import opened
 from hrnn.training.journal import JOURNAL, Record, thinned
 
 BLOCK = 1 << 20

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.errors import UserError
+from hrnn.files import content_of
 from hrnn.report.committed import FOLDER, committed
 from hrnn.report.figure import Line, means, summed_up
 from hrnn.report.files import CURVES, TABLE
@@ -15,7 +16,6 @@ from hrnn.report.picture import Axis, Curve, Picture, from_json
 from hrnn.report.shown import command_of, tables_of, trained
 from hrnn.report.table import Table
 from hrnn.training.entries import cannot_read
-from hrnn.training.files import content_of
 
 DIGITS = 6
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from hrnn.errors import UserError
+from hrnn.files import content_of
 from hrnn.metrics import Metric
 from hrnn.report.figure import Line
 from hrnn.report.summary import Described, describe, number, places
 from hrnn.telling import followed
 from hrnn.training.entries import CONFIG, SWEEP, cannot_read
-from hrnn.training.files import content_of
 from hrnn.training.journal import Record, thinned
 
 POINTS, FEWEST, ALL_POINTS = 1000, 50, 20_000  # of a run: at most, at least; of all runs together

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import hrnn.studies.recipes as recipes
+from hrnn.files import write_atomically
 from hrnn.launching.measuring import batches, bytes_of, seconds_of
 from hrnn.launching.units import Ending, Engine
 from hrnn.studies.experiment import Experiment, Quantity, Record, Row, Search, Trial
@@ -23,7 +24,6 @@ from hrnn.studies.plan import Request, reproduce_in_order
 from hrnn.studies.recipes import Change, Profile, locked, with_defaults, with_gradient, with_model
 from hrnn.studies.results import environment, stored
 from hrnn.training.config import Config, to_json
-from hrnn.training.files import write_atomically
 
 EQUAL = "equal.json"  # in a study's folder: what was measured of methods that are not trained
 REPEATS = 5  # of the seconds of an update, in turn with those of the method that it is equal to

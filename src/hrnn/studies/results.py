@@ -21,10 +21,10 @@ import torch
 
 import hrnn
 from hrnn.errors import UserError
+from hrnn.files import make_folder, write_atomically
 from hrnn.launching.units import Unit
 from hrnn.training.config import Config, to_json
 from hrnn.training.entries import in_words
-from hrnn.training.files import make_folder, write_atomically
 from hrnn.training.folder import read_result
 from hrnn.training.formats import check_format, with_old_values
 from hrnn.training.journal import JOURNAL
@@ -138,10 +138,11 @@ def export(
     unfinished: the last record of one that was stopped on its way
     """
     work, path = folder / WORK / unit.name, path_of(folder, unit.name)
-    make_folder(path.parent)
+    make_folder(folder)
+    make_folder(path.parent, folder)
     journal = work / JOURNAL
     lines = journal.read_bytes() if journal.exists() else b""
-    write_atomically(path.with_suffix(".jsonl"), lines[: lines.rfind(b"\n") + 1])  # a last line may be half written
+    write_atomically(path.with_suffix(".jsonl"), lines[: lines.rfind(b"\n") + 1], folder)  # a last line may be half written
     entries = {
         "format": FORMAT,
         "hrnn": hrnn.__version__,
@@ -153,7 +154,7 @@ def export(
         "environment": environment(),
         "config": without_places(unit.config),
     }
-    write_atomically(path, json.dumps(entries, indent=1).encode() + b"\n")
+    write_atomically(path, json.dumps(entries, indent=1).encode() + b"\n", folder)
 
 
 def without_places(config: Config[Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from hrnn.data.unpacking import unpacked
 from hrnn.errors import UserError, require_extra
+from hrnn.files import make_folder, refuse_link, write_atomically
 
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 SHA256 = {
@@ -64,14 +66,19 @@ def download(folder: Path, mirror: str) -> None:
     require_extra("cli", "--download")
     import pooch  # only here: a network library is a slow import for those who have the files
 
+    make_folder(folder)
     for name, checksum in SHA256.items():
         if (folder / name).is_file() or (folder / name.removesuffix(".gz")).is_file():
             continue
+        refuse_link(folder / name)
         try:
-            pooch.retrieve(mirror.rstrip("/") + "/" + name, f"sha256:{checksum}", fname=name, path=folder)
+            with tempfile.TemporaryDirectory(prefix="hrnn-") as place:
+                found = pooch.retrieve(mirror.rstrip("/") + "/" + name, f"sha256:{checksum}", fname=name, path=place)
+                content = Path(found).read_bytes()
         except ValueError:
             raise UserError(f"{name} from {mirror} has a wrong checksum; try another --mirror") from None
         except Exception as error:  # requests, urllib3 and the socket layer each have their own
             raise UserError(
                 f"{name} cannot be downloaded from {mirror} ({type(error).__name__}); put the file into {folder}"
             ) from None
+        write_atomically(folder / name, content)

@@ -77,14 +77,14 @@ class Pixels(Task):
 
     def resolved(self) -> Pixels:
         task = super().resolved()
+        if task.download:  # here and nowhere else: a run that is opened may be somebody else's
+            download(task.data.expanduser().absolute(), task.mirror)
         order = task.order
         if task.permuted and not order:
             order = tuple(permutation(0, "pixels/order", 0, task.steps).tolist())
         return replace(task, data=task.data.expanduser().absolute(), order=order)
 
     def files(self, part: str) -> tuple[Path, ...]:
-        if self.download:
-            download(self.data, self.mirror)
         name = "t10k" if part == "test" else "train"
         return tuple(find(self.data, f"{name}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
 
@@ -114,8 +114,6 @@ class Pixels(Task):
     @cached_property
     def _learned(self) -> dict[str, tuple[NDArray[np.uint16], NDArray[np.uint8]]]:
         """Training and validation images (n, steps) with their labels (n,)."""
-        if self.download:
-            download(self.data, self.mirror)
         images, labels = read_pair(self.data, "train")
         kept = len(images) - len(images) // HELD_OUT
         pixels = self._pixels(images)

@@ -21,8 +21,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from hrnn.errors import UserError, shortened, words_of
+from hrnn.files import content_of, make_folder, move, remove, write_atomically
 from hrnn.training.entries import in_words
-from hrnn.training.files import content_of, make_folder, write_atomically
 from hrnn.training.formats import BEGUN_BY_1, CHECKPOINT_FORMAT, SECTIONS, upgrade_facts
 
 FACTS: dict[str, Any] = {
@@ -78,8 +78,9 @@ def pack(checkpoint: Checkpoint) -> bytes:
     return save(tensors, {"facts": facts, "checksum": _checksum(tensors, facts)})
 
 
-def write(path: Path, checkpoint: Checkpoint) -> None:
-    write_atomically(path, pack(checkpoint))
+def write(path: Path, checkpoint: Checkpoint, run: Path | None = None) -> None:
+    """run: the folder that the user named, below which no link is followed"""
+    write_atomically(path, pack(checkpoint), run)
 
 
 def read(path: Path) -> Checkpoint:
@@ -159,15 +160,15 @@ class CheckpointFolder:
 
     def put(self, update: int, checkpoint: Checkpoint) -> None:
         """Write one, then remove those that neither are among the last few nor are referred to by one of these."""
-        make_folder(self.folder, parents=False)
-        write(self.path(update), checkpoint)
+        make_folder(self.folder, self.folder.parent)
+        write(self.path(update), checkpoint, self.folder.parent)
         self._pins[update] = set(checkpoint.facts["pins"])
         pinned = {at: pins for at in reversed(self.updates()) if (pins := self._pinned_by(at)) is not None}
         last = list(pinned)[: self.kept]
         needed = set(last).union(*(pinned[at] for at in last))
         for old in pinned:
             if old not in needed:
-                self.path(old).unlink(missing_ok=True)
+                remove(self.path(old), self.folder.parent)
 
     def _pinned_by(self, update: int) -> set[int] | None:
         """What a checkpoint refers to; None if it is damaged, and put aside, or not of this run, and left alone."""
@@ -184,7 +185,7 @@ class CheckpointFolder:
     def put_aside(self, update: int) -> None:
         path = self.path(update)
         with suppress(OSError):
-            path.rename(path.with_suffix(".damaged"))
+            move(path, path.with_suffix(".damaged"), self.folder.parent)
 
     def newest(self) -> tuple[Checkpoint, list[str]]:
         """The newest undamaged one, and a complaint about each newer one. Nothing is changed: whoever goes on from it puts

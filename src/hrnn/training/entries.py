@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.errors import UserError, shortened, words_of
+from hrnn.files import content_of, opened
 from hrnn.limits import built
 from hrnn.metrics import Metrics
-from hrnn.training.files import content_of, opened
 from hrnn.training.formats import SECTIONS, checksum, upgrade_config, upgrade_result, with_old_values
 
 HEADER_BYTES = 100_000_000  # at most, as safetensors has it

@@ -6,7 +6,6 @@ import dataclasses
 import fcntl
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,23 +14,32 @@ from typing import Any
 
 import hrnn
 from hrnn.errors import UserError, shortened, words_of
+from hrnn.files import append, check_ours, make_folder, refuse_link, remove, remove_folder, write_atomically, writing
 from hrnn.hierarchy import Tokens
 from hrnn.metrics import Metrics
 from hrnn.tasks import TASKS, Task
 from hrnn.torchrun import LostError, launcher, restarts
 from hrnn.training.config import PARTS, Config, from_json, to_json
-from hrnn.training.entries import ABOUT, LOCK, METRICS, metrics_of, read_whole
+from hrnn.training.entries import ABOUT, LOCK, METRICS, SWEEP, metrics_of, read_whole
 from hrnn.training.entries import CONFIG as CONFIG
 from hrnn.training.entries import RESULT as RESULT
 from hrnn.training.entries import is_locked as is_locked
 from hrnn.training.entries import read_entries as read_entries
 from hrnn.training.entries import read_result as read_result
-from hrnn.training.files import make_folder, write_atomically, writing
 from hrnn.training.formats import RESULT_FORMAT, SECTIONS, sealed
 from hrnn.training.identity import Identity, Trust, new_identity, own_names
-from hrnn.training.journal import JOURNAL
+from hrnn.training.journal import EVENTS, JOURNAL
 
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
+OURS = {  # in these folders of a run: the names of what we write
+    CHECKPOINTS: r"update-\d+\.(safetensors|damaged)|\..*\.partial",
+    TENSORBOARD: r"events\.out\.tfevents\.hrnn",
+}
+WRITTEN = (  # in the folder of a run, a sweep or a study
+    *(CONFIG, RESULT, JOURNAL, LOCK, *OURS, EVENTS, "log.txt", "stopped-early.json", SWEEP),
+    *("table.json", "table.md", "curves.json", "curves.png", "curves.svg", "equal.json"),
+)
+PATTERNS = (".*.partial", f"{CHECKPOINTS}/update-*", f"{CHECKPOINTS}/.*.partial")
 
 
 def create(folder: Path, config: Config[Any], overwrite: bool) -> None:
@@ -42,11 +50,15 @@ def create(folder: Path, config: Config[Any], overwrite: bool) -> None:
         raise UserError(f"{folder} is being trained by another process; stop it before --overwrite")
     identity = new_identity(config)
     with working_in(folder):
+        for name, ours in OURS.items() if there else ():
+            check_ours(folder / name, ours, folder)
         # The new configuration comes first: if it cannot be written, the old run is still there.
         write_config(folder, config, identity)
-        for path in [folder / name for name in (RESULT, CHECKPOINTS, TENSORBOARD, JOURNAL)] if there else ():
-            with writing(path):
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        if there:
+            for name in (RESULT, JOURNAL):
+                remove(folder / name)
+            for name, ours in OURS.items():
+                remove_folder(folder / name, ours, folder)
 
 
 @contextmanager
@@ -58,10 +70,9 @@ def working_in(folder: Path) -> Iterator[None]:
         with locked(folder):
             yield
     except BaseException:
-        if new and {path.name for path in folder.glob("*")} <= {LOCK}:
-            with suppress(OSError):
-                (folder / LOCK).unlink(missing_ok=True)
-                folder.rmdir()
+        if new:
+            with suppress(OSError, UserError):
+                remove_folder(folder, LOCK)
         raise
 
 
@@ -178,9 +189,12 @@ def write_result(folder: Path, result: dict[str, Any]) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Two processes in one run would spoil it; the lock goes with the process, however it ends."""
+    """Two processes in one run would spoil it; the lock goes with the process, however it ends. A run may be of somebody else:
+    links in the place of what is written there are refused now, and not when it comes to it."""
+    for path in (*(folder / name for name in WRITTEN), *(path for pattern in PATTERNS for path in folder.glob(pattern))):
+        refuse_link(path, folder)
     with writing(folder / LOCK):  # unbuffered: what could not be written is not tried again when it is closed
-        file = open(folder / LOCK, "ab", buffering=0)  # noqa: SIM115  open as long as the lock is held
+        file = append(folder / LOCK, buffering=0)
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hrnn.errors import UserError, require_extra
+from hrnn.files import AppendOnlyFile, content_of, make_folder, opened, writing
 from hrnn.trackers import Tracked, numbers_of
 from hrnn.training.entries import cannot_read
-from hrnn.training.files import AppendOnlyFile, content_of, make_folder, opened, writing
 from hrnn.training.records import Written
 
 JOURNAL = "journal.jsonl"
@@ -102,9 +102,9 @@ class Events:
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        make_folder(path.parent)
+        make_folder(path.parent, path.parent.parent)
         self._event, self._summary = Event, Summary
-        self.file = AppendOnlyFile(path, length)
+        self.file = AppendOnlyFile(path, length, path.parent.parent)
         self._writer = RecordWriter(self.file)
         if not length:
             self._writer.write(Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())

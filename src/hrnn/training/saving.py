@@ -16,13 +16,13 @@ from torch import Tensor
 
 import hrnn.training.folder as folders
 from hrnn.errors import DivergedError, UserError, words_of
+from hrnn.files import remove, remove_partial
 from hrnn.parallel import Group
 from hrnn.state import State
 from hrnn.tasks import Task
 from hrnn.trackers import Tracked, Tracker
 from hrnn.training.checkpoint import AVERAGE, Checkpoint, DamagedError, flatten_optimizer, pack, restore_optimizer, unpack
 from hrnn.training.config import Budget, Config, checked, from_json, to_json
-from hrnn.training.files import remove_partial
 from hrnn.training.formats import BEGUN_BY_1
 from hrnn.training.identity import Difference, Identity, Trust, compare_data, data_of
 from hrnn.training.journal import JOURNAL, Journal
@@ -76,8 +76,8 @@ def begin(
         if stored.identity.data is None and identity and identity.data:
             known_now = "as it began with an older version; from now on it knows those that are there"
             run.warnings.append(f"{folder} did not remember its data, {known_now}")
-        for place in (folder, folder / folders.CHECKPOINTS):
-            remove_partial(place)
+        remove_partial(folder)
+        remove_partial(folder / folders.CHECKPOINTS, folder)
         if not difference:
             _write_changes(run, stored.identity, budget)
     open_journal(run, lengths, tracker)
@@ -114,7 +114,7 @@ def _write_changes(run: Run, began: Identity, budget: Budget | None) -> None:
     if run.identity is not None and (run.identity != began or budget is not None):
         folders.write_config(run.folder, run.config, run.identity)
     if budget is not None:  # a result is no longer final
-        (run.folder / folders.RESULT).unlink(missing_ok=True)
+        remove(run.folder / folders.RESULT)
 
 
 def save(run: Run) -> None:

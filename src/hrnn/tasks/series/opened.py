@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrnn.data import Part, Preprocessing, Sequences, Source, Spans, array_files, cache, find, folder, learn, split
+from hrnn.data.caching import cached
 from hrnn.errors import UserError, shortened
 
 Kind = Literal["audio", "bases", "proteins", "bytes", "text", "tokens"]
@@ -82,11 +83,14 @@ def _refuse(given: Mapping[str, Any], kind: str) -> None:
         raise UserError(f"--{name} is for tables, and --kind is {kind}; drop one of the two")
 
 
-def open_data(source: Source, place: Path, by: Any, validation: float, test: float, memory: int | None = None) -> Opened:
+def open_data(
+    source: Source, place: Path, by: Any, validation: float, test: float, memory: int | None = None, *, lasting: bool = True
+) -> Opened:
     """A source's sequences, from its cache below `place`, or from what this process has open already; and their parts.
 
     by, validation, test: as `hrnn.data.split` has them; "forecast" is by time, unless parts are given
     memory: bytes that rows of different ids which are mixed may take, where the user has said
+    lasting: make the cache if it is not there; otherwise the place is only read, and a temporary one is made
     """
     try:
         seen = [(str(path), now.st_ino, now.st_size, now.st_mtime_ns) for path in source.files() for now in [path.stat()]]
@@ -96,7 +100,10 @@ def open_data(source: Source, place: Path, by: Any, validation: float, test: flo
     key = (str(place), said, by, validation, test, tuple(seen))
     found = _KNOWN.get(key)
     if found is None:
-        sequences = cache(source, cache_folder(source, place), replace=True, sort_budget=memory)
+        there = cache_folder(source, place)
+        sequences = None if lasting else cached(source, there)
+        if sequences is None:
+            sequences = cache(source, there if lasting else None, replace=True, sort_budget=memory)
         found = Opened(sequences, _parts(sequences, by, validation, test))
         _KNOWN[key] = found
     return found

@@ -80,7 +80,9 @@ class Series(Options):
         by = self.split_by or ("forecast" if self.forecast else None)
         validation, test = (0.0 if paths == NOTHING else self.held_out for paths in (self.validation, self.test))
         memory = None if self.memory is None else in_bytes(self.memory)
-        return open_data(self.source, self.cache or Path("runs") / "cache", by, validation, test, memory)
+        place = self.cache or Path("runs") / "cache"
+        # A task that knows its preprocessing is of a run, which may be somebody else's: the cache that it names is read only.
+        return open_data(self.source, place, by, validation, test, memory, lasting=self.preprocessing is None)
 
     @cached_property
     def learned(self) -> Preprocessing:
