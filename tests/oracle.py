@@ -1,14 +1,20 @@
-"""The semantics, transcribed literally: one row, one step, one level at a time, differentiated by autograd.
+"""The semantics, transcribed literally. `Row` says *when*: which level ticks at which step, and which segments there are, by
+the rules of the periods and without a tensor. `Oracle` says *what*: these ticks, one row, one step, one level at a time, as one
+graph that autograd goes through. Nothing of the library is used but the parameters, the configuration and a user's cell.
 
-With `restricted`, what goes up is detached, which gives the restricted gradient (and saves nothing). With `replay`, a
-probability, a gradient goes down the edges that are drawn, and counts for one over it. With `synthetic`, a network for each
-level below the top, the gradient of a summary is what the network says. Nothing of the library is used but the parameters, the
-configuration and a user's cell.
+A level reads the summary of the segment below. What goes back along that edge is the method:
+
+- nothing is cut: true gradients. With `every`, the window is several, whose states are constants: truncated ones;
+- `restricted`: nothing goes back;
+- `replay`, a probability: the gradient of a summary that is drawn goes back, divided by the probability;
+- `synthetic`, a network for each level below the top: what the network says goes back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 import torch
 from torch import Tensor
@@ -17,26 +23,151 @@ from torch.nn import functional as F
 from hrnn.cells import GRU, LSTM, RNN
 from hrnn.segments import Given, reach_of
 
-MASK = 2**64 - 1
+# ----------------------------------------------------------------------------------------------------------------- when
+
+
+@dataclass(eq=False)
+class Segment:
+    """Some consecutive ticks of a row's level. The top's is the row's whole past."""
+
+    level: int
+    row: int
+    ordinal: int  # how many the level has had before, since the sequence began
+    above: Segment | None  # that of the level above in which it lies
+    ticks: list[Tick] = field(default_factory=list)  # in this window
+    length: int = 0  # ticks, in all windows
+    span: int = 0  # steps since the first, in all windows
+    over: bool = False  # will the next tick start another?
+    complete: int = 0  # it has ended as a whole, which was known in time: its local loss counts for so many steps
+    inputs: list[Tensor] = field(default_factory=list)
+    summary: Tensor | None = None  # after its last tick
+
+
+@dataclass(eq=False)
+class Tick:
+    segment: Segment
+    step: int
+    first: bool  # it starts the segment
+    read: Segment | None  # whose summary it reads; None: of none, at a sequence's first step
+    began: Segment | None  # the segment of the level below that it begins
+    reset: bool  # a sequence starts in the middle of the window
+
+
+class Row:
+    """Where one row is in its periods, and its ticks in a window."""
+
+    def __init__(self, number: int, periods: list):
+        self.number, self.periods = number, periods
+        self.skipped = [0] * len(periods)
+        self.whole = Segment(len(periods), number, 0, None)
+        self.start()
+
+    def start(self) -> None:
+        """Before the first step of a sequence."""
+        self.begun = False
+        self.count = [0] * len(self.periods)  # segments begun
+        self.latest: list[Segment | None] = [None] * len(self.periods)
+
+    def known(self, level: int) -> bool:
+        """Is a segment's end known with its last tick? With given boundaries only the next one tells."""
+        return all(isinstance(period, int) for period in self.periods[: level + 1])
+
+    def position(self, level: int) -> int:
+        """Ticks so far in the segment that the next tick goes on with; 0: it starts one."""
+        latest = self.latest[level]
+        return 0 if latest is None or latest.over else latest.length
+
+    def window(self, steps: int, flags: list[dict[int, bool]], resets: list[bool], every: int | None = None) -> Iterator[Tick]:
+        """Its ticks in so many steps, from the first step to the last, in each from the top down. flags: of each step, and of
+        the one behind the last if that is known, for the levels that have given boundaries: does the level above tick?"""
+        self.carried = list(self.latest)
+        self.opens()
+        for t in range(steps):
+            if every and t and t % every == 0:
+                self.closes(flags[t])
+                self.opens()
+            yield from self.step(t, flags[t], resets[t])
+        self.closes(flags[steps] if steps < len(flags) else {})
+
+    def step(self, t: int, flags: dict[int, bool], reset: bool) -> Iterator[Tick]:
+        if reset:
+            over = True  # the data may say that the old sequence's last segments are complete
+            for i, period in enumerate(self.periods):
+                over = over and flags.get(i, self.position(i) % reach_of(period) == 0)
+                if over:
+                    self._ends(i)
+            self.start()
+        begins, ticks = [], True
+        for i, period in enumerate(self.periods):
+            ticks = ticks and (self.position(i) == 0 or flags.get(i, self.position(i) == period))
+            begins.append(ticks)
+        before, above = list(self.latest), self.whole
+        for level in range(len(self.periods), -1, -1):
+            if level < len(self.periods):
+                if begins[level]:
+                    self._ends(level)
+                    self.latest[level] = Segment(level, self.number, self.count[level], above)
+                    self.count[level] += 1
+                above = self.latest[level]
+        for segment in filter(None, self.latest):
+            segment.span += 1
+        for level, segment in reversed(list(enumerate([*self.latest, self.whole]))):
+            if level and not begins[level - 1]:
+                continue
+            below = level - 1 if level else None
+            tick = Tick(segment, t, level < len(begins) and begins[level],
+                        None if below is None or not self.begun else before[below],
+                        None if below is None else self.latest[below], reset)  # fmt: skip
+            segment.ticks.append(tick)
+            segment.length += 1
+            if level < len(begins) and self.known(level) and segment.length == self.periods[level]:
+                segment.complete = prod(self.periods[: level + 1])
+            yield tick
+        self.begun = True
+
+    def _ends(self, level: int) -> None:
+        """A segment whose end only the next boundary tells is complete; too late, if its ticks were all in earlier windows."""
+        latest = self.latest[level]
+        if not self.known(level) and self.position(level):
+            latest.complete = latest.span if latest.ticks else 0
+            self.skipped[level] += not latest.ticks
+
+    def opens(self) -> None:
+        for segment in (*filter(None, self.latest), self.whole):
+            segment.ticks = []
+
+    def closes(self, behind: dict[int, bool]) -> None:
+        """A window ends: segments that have had all their ticks are over, and given ones if a boundary is known to follow."""
+        ends = True
+        for i, period in enumerate(self.periods):
+            ends = ends and behind.get(i, not isinstance(period, Given) and self.position(i) % period == 0)
+            if self.latest[i] is not None and (self.position(i) == period if self.known(i) else ends):
+                self._ends(i)
+                self.latest[i].over = True
+
+
+# ----------------------------------------------------------------------------------------------------------------- what
 
 
 def splitmix(*parts: int) -> int:
     """Sebastiano Vigna's splitmix64, chained over the parts, on Python integers."""
     x = 0
     for part in parts:
-        x = (x + part + 0x9E3779B97F4A7C15) & MASK
-        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+        x = (x + part + 0x9E3779B97F4A7C15) % 2**64
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
         x ^= x >> 31
-    return x & (2**63 - 1)
+    return x % 2**63
 
 
-def cell_step(cell, u: Tensor, context: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def cell_step(cell, u: Tensor, context: Tensor | None, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """h' = f(h, [u, context]) for one row, by the textbook."""
-    if isinstance(cell, LSTM | GRU | RNN):
-        weight = torch.cat([cell.weight_input] + ([] if cell.weight_context is None else [cell.weight_context]), 1)
-        entered = weight @ torch.cat([u, context]) + cell.bias
-        recurrent = cell.weight_hidden @ state[0]
+    if not isinstance(cell, LSTM | GRU | RNN):
+        context = u.new_zeros(cell.context_size) if context is None else context
+        return tuple(p[0] for p in cell.module.step(torch.cat([u, context])[None], tuple(p[None] for p in state)))
+    entered, recurrent = cell.weight_input @ u + cell.bias, cell.weight_hidden @ state[0]
+    if context is not None:
+        entered = entered + cell.weight_context @ context
     if isinstance(cell, LSTM):
         i, f, g, o = (entered + recurrent).chunk(4)
         c = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(g)
@@ -47,217 +178,149 @@ def cell_step(cell, u: Tensor, context: Tensor, state: tuple[Tensor, ...]) -> tu
         r, z = torch.sigmoid(x_r + h_r), torch.sigmoid(x_z + h_z)
         n = torch.tanh(x_n + r * (h_n + cell.bias_hidden))
         return ((1 - z) * n + z * state[0],)
-    if isinstance(cell, RNN):
-        return (torch.tanh(entered + recurrent),)
-    after = cell.module.step(torch.cat([u, context])[None], tuple(part[None] for part in state))
-    return tuple(part[0] for part in after)
+    return (torch.tanh(entered + recurrent),)
 
 
-def cell_start(cell, hidden: int, like: Tensor) -> tuple[Tensor, ...]:
-    if isinstance(cell, LSTM):
-        return like.new_zeros(hidden), like.new_zeros(hidden)
-    if isinstance(cell, GRU | RNN):
-        return (like.new_zeros(hidden),)
-    return tuple(part[0] for part in cell.module.initial_state(1))
-
-
-@dataclass
-class Segment:
-    ticks: int = 0
-    span: int = 0
-    ordinal: int = 0  # segments started
-    inputs: list = field(default_factory=list)
-    in_window: bool = False  # has its level ticked in this window?
-    skipped: int = 0
-
-
-@dataclass
-class Row:
-    number: int
-    cells: list
-    segments: list[Segment]
-    begun: bool = False
+def cell_start(cell, like: Tensor) -> tuple[Tensor, ...]:
+    if isinstance(cell, LSTM | GRU | RNN):
+        return tuple(like.new_zeros(cell.hidden_size) for _ in range(1 + isinstance(cell, LSTM)))
+    return tuple(part[0].clone() for part in cell.module.initial_state(1))
 
 
 class Oracle:
     """A batch of rows and the state they carry; `window` runs them over one window."""
 
-    def __init__(self, model, batch: int, restricted: bool, replay: float | None = None, synthetic=None):
-        self.model, self.restricted, self.replay, self.synthetic = model, restricted, replay, synthetic
-        self.levels, self.windows = len(model.cells), 0
-        self.known = [[] for _ in model.periods]  # of each level: for every window so far, pairs of weight and target
-        self.rows = [Row(b, [], [Segment() for _ in model.periods]) for b in range(batch)]
-        for row in self.rows:
-            self._start(row)
+    def __init__(self, model, rows, restricted: bool, replay: float | None = None, synthetic=None, every: int | None = None):
+        self.model, self.restricted, self.replay, self.synthetic, self.every = model, restricted, replay, synthetic, every
+        self.like = next(model.parameters())
+        self.shown = range(len(model.cells) if model.config["output"] == "all" else 1)  # levels that the output has
+        self.known: list[list] = [[] for _ in model.periods]  # for every window so far, pairs of weight and target
+        self.rows = [Row(number, model.periods) for number in (range(rows) if isinstance(rows, int) else rows)]
+        self.cells: list[list[tuple[Tensor, ...]]] = []  # of each row, of each level
 
-    def _start(self, row: Row) -> None:
-        like = next(self.model.parameters())
-        row.cells = [cell_start(c, n, like) for c, n in zip(self.model.cells, self.model.hidden_sizes, strict=True)]
-        row.begun = False
-        for segment in row.segments:
-            segment.ticks = segment.span = segment.ordinal = 0
-            segment.inputs = []
+    def start(self) -> list[tuple[Tensor, ...]]:
+        return [cell_start(cell, self.like) for cell in self.model.cells]
 
-    def _known(self, i: int) -> bool:
-        return all(isinstance(p, int) for p in self.model.periods[: i + 1])
-
-    def window(self, x, y, *, loss, betas, seed, weight, local_weight, mask, boundaries=None, lengths=None, reset=None):
-        """Outputs (T, B, H), the task's loss, the local losses (sums, weighted), all with graph; states are carried."""
-        steps, batch = x.shape[:2]
-        self.seed, self.local = seed, [0.0] * len(self.model.periods)
-        self.asked = [[] for _ in self.model.periods]
-        self.unit, self.predicted, self.read = weight, 0.0, []  # read: level, summary, span
-        given = [i for i, p in enumerate(self.model.periods) if isinstance(p, Given)]
-        hidden = sum(self.model.hidden_sizes[: len(self._shown)])
-        outputs = [[next(self.model.parameters()).new_zeros(hidden)] * batch for _ in range(steps)]
-        task = 0.0
+    def begin(self, steps, *, betas, seed, weight, local_weight, mask, boundaries, lengths, reset) -> list[Iterator[Tick]]:
+        """A window's arguments; for each row its ticks. The states that it begins with are leaves, if there are any."""
+        self.seed, self.weight, self.local_weight, self.betas = seed, weight, local_weight, betas
+        self.cells = [[tuple(part.detach().requires_grad_() for part in cell) for cell in row] for row in self.cells]
+        self.begun = [list(row) for row in self.cells]
+        self.cells = self.cells or [self.start() for _ in self.rows]  # a learned start has its gradient in its first window
+        self.read: list[tuple[int, Tensor, int]] = []  # level, summary, span, for networks to learn from
+        self.asked: list[list] = [[] for _ in self.model.periods]
+        self.sums = [0.0] * len(betas)
+        given = [i for i, period in enumerate(self.model.periods) if isinstance(period, Given)]
+        ticks, self.targets = [], []
         for b, row in enumerate(self.rows):
-            for segment in row.segments:
-                segment.in_window = False
-            if self.windows == 0:
-                self._start(row)  # a learned initial state gets gradients where a sequence starts with the window
-            else:
-                row.cells = [tuple(part.detach() for part in state) for state in row.cells]
             length = steps if lengths is None else int(lengths[b])
-            for t in range(length):
-                flags = {i: bool(boundaries[t, b, j]) for j, i in enumerate(given)}
-                outputs[t][b] = self._step(row, x[t, b], flags, reset is not None and bool(reset[t, b]))
-                if mask is None or bool(mask[t, b]):
-                    task = task + loss(outputs[t][b][None, None], y[t : t + 1, b : b + 1]).sum() * weight
-            behind = {i: length < len(boundaries) and bool(boundaries[length, b, j]) for j, i in enumerate(given)}
-            self._close(row, behind)
-        self.windows += 1
-        local = [value * local_weight * self._factor(i) if betas[i] else 0.0 for i, value in enumerate(self.local)]
-        for level, asked in enumerate(self.asked):
-            if betas[level] and asked:
-                self.known[level].append(asked)
-        total = task + self.predicted + sum(beta * value for beta, value in zip(betas, local, strict=True))
+            told = [{} for _ in range(length)] if boundaries is None else boundaries[: length + 1, b].tolist()
+            flags = [dict(zip(given, one, strict=True)) if given else {} for one in told]
+            self.targets += [(t, b) for t in range(length) if mask is None or bool(mask[t, b])]
+            ticks.append(
+                row.window(length, flags, [reset is not None and bool(reset[t, b]) for t in range(length)], self.every)
+            )
+        return ticks
+
+    def window(self, x, y, *, loss, **arguments):
+        """Outputs (T, B, H), what is differentiated, the task's loss, the local losses (sums, weighted), all with graph."""
+        ticks = self.begin(len(x), **arguments)
+        outputs = [[self.like.new_zeros(sum(self.model.hidden_sizes[i] for i in self.shown)) for _ in self.rows] for _ in x]
+        segments: dict[Segment, None] = {}
+        for b, cells in enumerate(self.cells):
+            step = -1
+            for tick in ticks[b]:
+                level, begins = tick.segment.level, tick.step != step
+                if begins and self.every and tick.step and tick.step % self.every == 0:
+                    cells[:] = [tuple(part.detach() for part in cell) for cell in cells]
+                if begins and tick.reset:
+                    cells[:] = self.start()
+                step, context = tick.step, cells[level + 1][0] if tick.first else None
+                cells[level] = self.tick(tick, x[tick.step, b], cells[level], cells[level - 1][0], context)
+                if level == 0:
+                    outputs[step][b] = torch.cat([cells[i][0] for i in self.shown])
+                segments[tick.segment] = None
+        predicted, task = 0.0, self.task(loss, [outputs[t][b] for t, b in self.targets], y, self.targets)
+        for segment in (segment for segment in segments if segment.complete):
+            self.sums[segment.level] = self.sums[segment.level] + self.local_loss(segment)
+            if self.synthetic is not None:
+                says = self.synthetic[segment.level](segment.summary).detach()
+                predicted = predicted + self.weight * (says * segment.summary).sum()
+        local = [
+            beta and value * self.local_weight * self.factor(i)
+            for i, (beta, value) in enumerate(zip(self.betas, self.sums, strict=True))
+        ]
+        total = task + predicted + sum(beta * value for beta, value in zip(self.betas, local, strict=True))
+        self.learn()
         return torch.stack([torch.stack(step) for step in outputs]), total, task, local
 
-    def _step(self, row: Row, x: Tensor, flags: dict[int, bool], reset: bool) -> Tensor:
-        model, top = self.model, self.levels - 1
-        if reset:
-            over = True  # the data may say that the old sequence's last segments are complete
-            for i, period in enumerate(model.periods):
-                over = over and flags.get(i, row.segments[i].ticks % reach_of(period) == 0)
-                if over:
-                    self._end(row, i)
-            self._start(row)
-        ticks, boundary = [True], []
-        for i, period in enumerate(model.periods):
-            segment = row.segments[i]
-            starts = ticks[i] and (segment.ticks == 0 or flags.get(i, segment.ticks == period))
-            boundary.append(starts)
-            ticks.append(starts)
-        spans = [segment.span for segment in row.segments]
-        for i, segment in enumerate(row.segments):
-            if boundary[i]:
-                self._end(row, i)
-            segment.span = 1 if boundary[i] else segment.span + 1
-            if boundary[i]:
-                segment.ticks, segment.inputs, segment.ordinal = 0, [], segment.ordinal + 1
-        for i in range(top, -1, -1):
-            if not ticks[i]:
-                continue
-            if i == 0:
-                u = x if not model.tokens else F.one_hot(x, model.input_size).to(model.dtype)
-            else:
-                u = row.cells[i - 1][0] if row.begun else torch.zeros_like(row.cells[i - 1][0])
-                if self.replay is not None:
-                    u = u.detach() + self._edge(row, i - 1) * (u - u.detach())
-                u = u.detach() if self.restricted else u
-                if self.synthetic is not None and row.begun:
-                    self.read.append((i - 1, u.requires_grad_(), spans[i - 1]))
-            starts = i < top and boundary[i]
-            context = u.new_zeros(model.hidden_sizes[i + 1] if i < top else 0)
-            state = row.cells[i]
-            if starts:
-                context = row.cells[i + 1][0]
-                state = cell_start(model.cells[i], model.hidden_sizes[i], u)
-            row.cells[i] = cell_step(model.cells[i], u, context, state)
-            if i < top:
-                segment = row.segments[i]
-                segment.ticks += 1
-                segment.inputs.append((x if i == 0 else u).detach())
-                segment.in_window = True
-        # A fixed segment ends with its last tick, wherever the window is cut after that.
-        for i, segment in enumerate(row.segments):
-            if ticks[i] and self._known(i) and segment.ticks == model.periods[i]:
-                span = 1
-                for period in model.periods[: i + 1]:
-                    span *= period
-                self._local_loss(row, i, span)
-        row.begun = True
-        return torch.cat([row.cells[i][0] for i in self._shown])
-
-    @property
-    def _shown(self) -> range:
-        """The levels whose hidden states are the output."""
-        return range(self.levels if self.model.config["output"] == "all" else 1)
-
-    def _edge(self, row: Row, level: int) -> float:
-        """What the gradient of the summary of the segment that has just ended counts for; the next has begun."""
-        drawn = splitmix(self.seed ^ 0x5EED0FED6E5, level, row.number, row.segments[level].ordinal - 2) >> 10
-        return 1 / self.replay if drawn < self.replay * 2**53 else 0.0
-
-    def _close(self, row: Row, behind: dict[int, bool]) -> None:
-        ends = True
-        for i, period in enumerate(self.model.periods):
-            segment = row.segments[i]
-            ends = ends and (behind[i] if i in behind else segment.ticks % period == 0)
-            if self._known(i):
-                segment.ticks %= period
-            elif ends:
-                self._end(row, i)
-                segment.ticks = 0
-
-    def _end(self, row: Row, i: int) -> None:
-        """A segment whose end only the next boundary tells is complete: its local loss, unless its ticks were all earlier."""
-        segment = row.segments[i]
-        if not self._known(i) and segment.ticks > 0:
-            if segment.in_window:
-                self._local_loss(row, i, segment.span)
-            else:
-                segment.skipped += 1
-
-    def _local_loss(self, row: Row, level: int, span: int) -> None:
-        model, segment = self.model, row.segments[level]
-        if self.synthetic is not None:
-            summary = row.cells[level][0]
-            self.predicted = self.predicted + (self.synthetic[level](summary).detach() * summary).sum() * self.unit
-        if model.decoders is None:
-            return
-        decoder = model.decoders[level]
-        period = model.periods[level]
-        reach = min(period.reach if isinstance(period, Given) else period, segment.ticks)
-        if decoder.indices == "all":
-            indices = list(range(1, reach + 1))
+    def tick(self, tick: Tick, x: Tensor, state, summary: Tensor, context: Tensor | None) -> tuple[Tensor, ...]:
+        """The state after it. x: of its step; state: of the level before; summary: the hidden state of the level below;
+        context: that of the level above, where the tick starts a segment."""
+        segment, model = tick.segment, self.model
+        if segment.level == 0:
+            u = F.one_hot(x, model.input_size).to(model.dtype) if model.tokens else x
         else:
-            indices = [splitmix(self.seed, level, row.number, segment.ordinal - 1) % reach + 1]
-        losses = []
+            u = torch.zeros_like(summary) if tick.read is None else self.edge(tick.read, summary)
+        if tick.first:
+            state = cell_start(model.cells[segment.level], self.like)
+        after = cell_step(model.cells[segment.level], u, context, state)
+        segment.inputs.append((x if segment.level == 0 else u).detach())
+        segment.summary = after[0]
+        return after
+
+    def edge(self, read: Segment, summary: Tensor) -> Tensor:
+        """A summary as the level above reads it."""
+        if self.replay is not None:
+            drawn = splitmix(self.seed ^ 0x5EED0FED6E5, read.level, read.row, read.ordinal) >> 10 < self.replay * 2**53
+            return summary.detach() + (summary - summary.detach()) * (1 / self.replay if drawn else 0.0)
+        if self.restricted or self.synthetic is not None:
+            summary = summary.detach()
+        if self.synthetic is not None:
+            self.read.append((read.level, summary.requires_grad_(), read.span))
+        return summary
+
+    def task(self, loss, outputs: list[Tensor], y: Tensor, targets: list[tuple[int, int]]) -> Tensor | float:
+        """The weighted loss of outputs at some steps and rows."""
+        if not targets:
+            return 0.0
+        return loss(torch.stack(outputs)[None], torch.stack([y[t, b] for t, b in targets])[None]).sum() * self.weight
+
+    def local_loss(self, segment: Segment) -> Tensor | float:
+        """A complete segment's, times the steps that it spans."""
+        if not self.betas[segment.level]:
+            return 0.0
+        decoder, losses = self.model.decoders[segment.level], []
+        reach = min(decoder.reach, segment.length)
+        drawn = splitmix(self.seed, segment.level, segment.row, segment.ordinal) % reach + 1
+        indices = range(1, reach + 1) if decoder.indices == "all" else [drawn]
         for j in indices:
-            one_hot = F.one_hot(torch.tensor(j - 1), decoder.reach).to(model.dtype)
-            first = torch.cat([decoder.layers[0].weight, decoder.index.t()], 1)
-            z = first @ torch.cat([row.cells[level][0], one_hot]) + decoder.layers[0].bias
+            z = decoder.layers[0](segment.summary) + decoder.index[j - 1]  # the product of a one-hot index
             for layer in decoder.layers[1:]:
-                z = layer.weight @ torch.relu(z) + layer.bias
+                z = layer(torch.relu(z))
             target = segment.inputs[-j]
-            self.asked[level].append((span / len(indices), target))
+            self.asked[segment.level].append((segment.complete / len(indices), target))
             if decoder.tokens:
-                losses.append(-torch.log_softmax(z, 0)[target] * self._symbol_weights()[target])
+                losses.append(-torch.log_softmax(z, 0)[target] * self.symbol_weights()[target])
             else:
                 losses.append(((z - target) ** 2).mean())
-        self.local[level] = self.local[level] + span * sum(losses) / len(losses)
+        return segment.complete * sum(losses) / len(losses)
 
-    def learned(self, total: Tensor | float, share: float) -> Tensor:
+    def learned(self, total: Tensor | float, share: float) -> Tensor | float:
         """What the networks are to make small, given all that is differentiated: the squared errors of what they say."""
         found, errors = [None] * len(self.read), 0.0
-        if isinstance(total, Tensor) and total.requires_grad:
+        if isinstance(total, Tensor) and total.requires_grad and self.read:
             found = torch.autograd.grad(total, [u for _, u, _ in self.read], retain_graph=True, allow_unused=True)
         for (level, u, span), gradient in zip(self.read, found, strict=True):
             gradient = torch.zeros_like(u) if gradient is None else gradient
-            errors = errors + span * (self.synthetic[level](u.detach()) - gradient / self.unit).square().mean() * share
+            errors = errors + span * (self.synthetic[level](u.detach()) - gradient / self.weight).square().mean() * share
         return errors
+
+    def learn(self) -> None:
+        """The window is over: what its decoders were asked is known from now on."""
+        for level, asked in enumerate(self.asked):
+            if asked:
+                self.known[level].append(asked)
 
     def statistics(self, level: int) -> tuple[Tensor, Tensor, Tensor]:
         """Of all that the level's decoder was asked in earlier windows, each window 0.99 of the next: the weight, the mean
@@ -274,7 +337,7 @@ class Oracle:
         apart = sum(weight * ((t - mean) ** 2).mean() for (weight, _), t in zip(pairs, targets, strict=True))
         return total, mean, apart / total
 
-    def _symbol_weights(self) -> Tensor:
+    def symbol_weights(self) -> Tensor:
         total, share, _ = self.statistics(0)
         if self.model.config["symbol_weights"] == "equal" or not total:
             return torch.ones_like(share)
@@ -282,11 +345,14 @@ class Oracle:
         weights = torch.tensor([1 / max(float(p), least) for p in share], dtype=torch.float64)
         return weights / sum(p * w for p, w in zip(share, weights, strict=True))
 
-    def _factor(self, level: int) -> float:
+    def factor(self, level: int) -> float:
+        """What a level's local losses are multiplied by."""
+        if not self.model.config["normalized"][level]:
+            return 1.0
         total, mean, variance = self.statistics(level)
-        if not self.model.config["normalized"][level] or not total:
+        if not total:
             return 1.0
         if not self.model.decoders[level].tokens:
             return 1 / max(float(variance), 1e-6)
-        shares = mean * self._symbol_weights()
+        shares = mean * self.symbol_weights()
         return 1 / max(sum(float(-p * p.log()) for p in shares if p > 0), 0.1)

@@ -67,24 +67,9 @@ class Conformance:
         for row in range(3):
             u = F.one_hot(inputs[row], 3).double() if tokens else inputs[row]
             sent = context[row // 2] if first[row] else torch.zeros(5, dtype=torch.float64)
-            before = cell_start(cell, 4, sent) if first[row] else tuple(part[row] for part in state)
+            before = cell_start(cell, sent) if first[row] else tuple(part[row] for part in state)
             for got, expected in zip(after, cell_step(cell, u, sent, before), strict=True):
                 assert_close(got[row], expected, tolerance=1e-14)
-
-    @pytest.mark.parametrize("tokens", [False, True])
-    def test_rows_in_phase_and_rows_apart_give_the_same(self, tokens):
-        """A third row that ends early takes the whole batch off the dense path; the others must not notice."""
-        model = self.model(hrnn.Tokens(3) if tokens else 3, sizes=(4, 5, 2), periods=(2, 3))
-        x = self.inputs(tokens, 15, 3)
-        upstream = torch.randn(15, 2, 4, generator=seeded(3), dtype=torch.float64)
-        outputs, gradients = [], []
-        for options in ({"x": x[:, :2]}, {"x": x, "lengths": torch.tensor([15, 15, 4])}):
-            output, _ = model(**options)
-            (output[:, :2] * upstream).sum().backward()
-            outputs.append(output[:, :2])
-            gradients.append(take_gradients(model))
-        assert_close(*outputs, tolerance=1e-13)
-        assert_same_gradients(*gradients, tolerance=1e-12)
 
     @pytest.mark.parametrize("how", ["forward", *METHODS])
     def test_inputs_may_lie_in_memory_in_any_order(self, how):
@@ -134,23 +119,6 @@ class Conformance:
         assert torch.equal(first.loss, second.loss)
         assert torch.equal(first.local_losses, second.local_losses)
         assert all(torch.equal(one[name], two[name]) for name in one)
-
-    def test_methods_agree_where_there_is_no_upward_edge(self):
-        """One level, longer than a block of the backward pass, in two windows."""
-        model = self.model(sizes=(4,), periods=())
-        x, y = self.inputs(False, LONG, 2), torch.randn(LONG, 2, 4, generator=seeded(), dtype=torch.float64)
-        state, gradients = None, {}
-        for part in (slice(0, 3), slice(3, LONG)):
-            gradients = {}
-            for name, method in METHODS.items():
-                after = method().backward(model, x[part], y[part], loss=squares, state=state).state
-                gradients[name] = take_gradients(model)
-            output, _ = model(x[part], state)
-            squares(output, y[part]).mean().backward()
-            plain = take_gradients(model)
-            assert_same_gradients(gradients["full"], plain, tolerance=1e-12)
-            assert_same_gradients(gradients["restricted"], plain, tolerance=1e-12)
-            state = after
 
 
 class TestMinimalGRU(Conformance):

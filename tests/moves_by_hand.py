@@ -1,0 +1,135 @@
+"""Levels that move within a window, one row, one step, one level at a time, by the definition:
+
+A *batch* of a level is one segment of some rows, the r-th within the segment above; the 0th is what was unfinished when the
+window began. The top's batch is the window. When a batch has run, with all that lies below it, its losses are known, and the
+level is differentiated: each of its ticks ran with one set of weights. Then the level moves, if it is due: after `every`
+batches in which it ticks. Its gradient is that of the mean over the steps since its last move; if it moves once, at the
+window's end, that of the window as it is. What no loss has reached keeps its place.
+
+Where rows part, batches differ in size. A level then waits until there are half the steps of a mean batch of its own, and a
+rest of the window with fewer joins the batch before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from hrnn.segments import Given
+from tests.oracle import Oracle, Segment, Tick
+
+
+class Moves:
+    """The levels of an oracle with restricted gradients, and an optimizer for each; heads move with the lowest."""
+
+    def __init__(self, oracle: Oracle, heads, optimizer, every: list[int | None], clip: float | None = None):
+        model = oracle.model
+        self.oracle, self.every, self.clip, self.top = oracle, every, clip, len(model.cells) - 1
+        self.owned = [list(cell.parameters()) for cell in model.cells]
+        for level, decoder in enumerate(model.decoders or []):
+            self.owned[level] += decoder.parameters()
+        self.owned[0] += heads
+        self.optimizers = [optimizer(parameters) for parameters in self.owned]
+        self.moves = [0 for _ in self.owned]
+
+    def window(self, x: Tensor, y: Tensor, *, loss, **arguments) -> None:
+        oracle, levels = self.oracle, range(self.top + 1)
+        self.x, self.y, self.loss = x, y, loss
+        positions = {tuple(row.position(level) for level in range(self.top)) for row in oracle.rows}
+        given = any(isinstance(period, Given) for period in oracle.model.periods)
+        self.apart = given or len(positions) > 1 or any(arguments[name] is not None for name in ("lengths", "reset"))
+        for ticks in oracle.begin(len(x), **arguments):
+            list(ticks)
+        self.rows = {row.number: b for b, row in enumerate(oracle.rows)}
+        self.wanted = set(oracle.targets)
+        self.sent = [[cell[0].detach() for cell in cells] for cells in oracle.cells]  # what others see of a level: leaves
+        self.done, self.moved_at = 0, [0 for _ in levels]  # steps of all rows
+        self.closed, self.reached = [0 for _ in levels], [False for _ in levels]
+        self.batches = [0 for _ in levels]
+        self.steps = self._count(self.top, everything := [row.whole for row in oracle.rows])
+        self.mean = [self.steps / max(1, batches) for batches in self.batches]
+        self._batch(self.top, everything)
+        for level in levels:
+            if self.closed[level]:
+                self._move(level)
+        oracle.learn()
+
+    def _parts(self, level: int, segments: list[Segment]) -> Iterator[tuple[list[Tick], list[Segment]]]:
+        """A batch tick by tick, each with the batch of the level below that it begins; first what was unfinished."""
+        rows = [self.oracle.rows[self.rows[segment.row]] for segment in segments]
+        going_on = [row for row, segment in zip(rows, segments, strict=True) if segment in (*row.carried, row.whole)]
+        yield [], [row.carried[level - 1] for row in going_on if level and any(s and s.ticks for s in row.carried[:level])]
+        for j in range(max(len(segment.ticks) for segment in segments)):
+            ticks = [segment.ticks[j] for segment in segments if len(segment.ticks) > j]
+            yield ticks, [tick.began for tick in ticks if level]
+
+    def _count(self, level: int, segments: list[Segment]) -> int:
+        """The steps of a batch; and one more batch of each level that ticks in it."""
+        self.batches[level] += any(segment.ticks for segment in segments)
+        parts = list(self._parts(level, segments))
+        return sum(self._count(level - 1, below) if below else len(ticks) for ticks, below in parts)
+
+    def _batch(self, level: int, segments: list[Segment]) -> None:
+        oracle, total = self.oracle, 0.0
+        made: list[tuple[Tensor, Tensor]] = []  # hidden states, and the leaves that others see of them
+        outputs: list[Tensor] = []
+        targets: list[tuple[int, int]] = []
+        for ticks, below in self._parts(level, segments):
+            for tick in ticks:
+                at = self.rows[tick.segment.row]
+                cells, sent = oracle.cells[at], self.sent[at]
+                if tick.reset and level == self.top:
+                    cells[:] = oracle.start()
+                context = sent[level + 1] if tick.first else None
+                cells[level] = oracle.tick(tick, self.x[tick.step, at], cells[level], cells[level - 1][0], context)
+                if level:
+                    sent[level] = cells[level][0].detach().requires_grad_()
+                    made.append((cells[level][0], sent[level]))
+                elif (tick.step, at) in self.wanted:
+                    outputs.append(torch.cat([cells[0][0], *(sent[i] for i in oracle.shown[1:])]))
+                    targets.append((tick.step, at))
+            if below:
+                self._batch(level - 1, below)
+            elif level == 0:
+                self.done += len(ticks)
+        total = total + oracle.task(self.loss, outputs, self.y, targets)
+        for segment in segments:
+            if level < self.top and segment.ticks and segment.complete and oracle.betas[level]:
+                total = total + oracle.betas[level] * oracle.local_weight * oracle.factor(level) * oracle.local_loss(segment)
+        total = total + sum((hidden * leaf.grad).sum() for hidden, leaf in made if leaf.grad is not None)
+        if isinstance(total, Tensor) and total.requires_grad:
+            total.backward()
+            self.reached[level] = True
+        for segment in segments:
+            cells = oracle.cells[self.rows[segment.row]]
+            cells[level] = tuple(part.detach() for part in cells[level])
+        if any(segment.ticks for segment in segments):
+            self.closed[level] += 1
+            self.batches[level] -= 1
+            if self._due(level):
+                self._move(level)
+
+    def _due(self, level: int) -> bool:
+        """Does it move now? Not if the window ends here: then it does in any case."""
+        if self.every[level] is None or self.closed[level] < self.every[level] or not self.batches[level]:
+            return False
+        return not self.apart or 2 * min(self.done - self.moved_at[level], self.steps - self.done) >= self.mean[level]
+
+    def _move(self, level: int) -> None:
+        if not self.reached[level]:
+            return
+        parameters, once = self.owned[level], self.done == self.steps and not self.moved_at[level]
+        for parameter in self.oracle.model.cells[level].parameters():  # that a loss has not reached
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        for parameter in parameters:
+            if parameter.grad is not None and not once:
+                parameter.grad /= self.oracle.local_weight * (self.done - self.moved_at[level])
+        if self.clip is not None:
+            nn.utils.clip_grad_norm_(parameters, self.clip)
+        self.optimizers[level].step()
+        for parameter in parameters:
+            parameter.grad = None
+        self.moves[level] += 1
+        self.moved_at[level], self.closed[level], self.reached[level] = self.done, 0, False
