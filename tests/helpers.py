@@ -57,13 +57,6 @@ def nested_flags(periods, steps, batch, generator, reset=None):
     return flags
 
 
-def periodic_flags(fixed, given, steps, phase=0):
-    """The boundaries of fixed periods as given ones, for the levels numbered by `given`: (steps, len(given))."""
-    t = torch.arange(phase, phase + steps)
-    sizes = torch.tensor(fixed).cumprod(0)
-    return torch.stack([t % sizes[i] == 0 for i in given], -1)
-
-
 def assert_close(a, b, what="", tolerance=1e-10):
     """Relative to the largest entry."""
     assert a.shape == b.shape, (what, a.shape, b.shape)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given
 from torch import nn
 from torch.nn import functional as F
 
@@ -16,22 +14,9 @@ from hrnn.gradients.piece import Pieces
 from hrnn.gradients.positions import Positions
 from hrnn.gradients.window import Window
 from hrnn.recomputation import within
-from tests.gradients.comparing import assert_same, settings_of
-from tests.helpers import PROPERTY, assert_close, assert_same_gradients, seeded, squares, take_gradients
-
-pytestmark = pytest.mark.usefixtures("engine")
-
-
-@given(settings_of(), st.sampled_from([None, 1, 2, 3, 5, 8, 20]))
-@PROPERTY
-def test_it_equals_full(setting, every):
-    assert_same(setting, hrnn.Checkpointed(every=every), hrnn.Full())
-
-
-@given(settings_of(), st.sampled_from([None, 1, 3]), st.sets(st.integers(1, 13), max_size=4))
-@PROPERTY
-def test_it_reads_chunks_again(setting, every, edges):
-    assert_same(setting, hrnn.Checkpointed(every=every), hrnn.Full(), chunks=edges)
+from tests.conformance.cases import draw
+from tests.conformance.suite import Method, check
+from tests.helpers import assert_close, assert_same_gradients, seeded, squares, take_gradients
 
 
 class Noisy(nn.Module):
@@ -111,10 +96,10 @@ class Tight(hrnn.Checkpointed):
         return within(costs.least + int(self.some * costs.step), steps, costs)
 
 
-@given(settings_of(), st.floats(0, 12))
-@PROPERTY
-def test_any_budget_gives_the_same(setting, some):
-    assert_same(setting, Tight(some), hrnn.Full())
+@pytest.mark.parametrize("some", [0, 0.5, 1.5, 3, 7, 12])
+def test_any_budget_gives_the_same(some):
+    for seed in (10 * int(some), 10 * int(some) + 1):
+        check(draw(seed), {f"{some} steps more": Method("full", lambda case, model: Tight(some))})
 
 
 def test_the_loss_sees_every_step_once():

@@ -11,31 +11,7 @@ import hrnn
 from hrnn.gradients.checkpointed_top import to_next_tick
 from hrnn.schedules import InPhase
 from hrnn.segments import Clock
-from tests.gradients.comparing import assert_same, settings_of
 from tests.helpers import PROPERTY, squares
-
-pytestmark = pytest.mark.usefixtures("engine")
-BUILTIN = ["gru", "lstm", "rnn"]
-
-
-@given(settings_of(), st.sampled_from([None, 1, 2]))
-@PROPERTY
-def test_it_equals_restricted(setting, at_once):
-    method = hrnn.Restricted(segments_at_once=at_once, top="checkpointed")
-    assert_same(setting, method, hrnn.Restricted())
-
-
-@given(settings_of(fixed=True, most=60, cells=BUILTIN), st.sampled_from([None, 1, 2]))
-@PROPERTY
-def test_it_equals_restricted_over_many_ticks_of_the_top(setting, at_once):
-    method = hrnn.Restricted(segments_at_once=at_once, top="checkpointed")
-    assert_same(setting, method, hrnn.Restricted())
-
-
-@given(settings_of(), st.sets(st.integers(1, 13), max_size=4))
-@PROPERTY
-def test_it_reads_chunks_again(setting, edges):
-    assert_same(setting, hrnn.Restricted(top="checkpointed"), hrnn.Restricted(), chunks=edges)
 
 
 @given(st.lists(st.integers(1, 4), max_size=3), st.integers(0, 100))

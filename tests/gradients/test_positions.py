@@ -1,18 +1,15 @@
-"""Windows that are read by position: tensors and sequences of chunks, cut anywhere, give the same steps."""
+"""Windows that are read by position: tensors, and sequences of chunks."""
 
 from __future__ import annotations
 
-import hypothesis.strategies as st
 import pytest
 import torch
-from hypothesis import given
 
 import hrnn
 from hrnn.gradients.objective import Objective
 from hrnn.gradients.positions import Positions
 from hrnn.gradients.window import Window
-from tests.gradients.cases import cases, chunked, cuts
-from tests.helpers import PROPERTY, assert_same_gradients, assert_same_state, seeded, squares, take_gradients
+from tests.helpers import assert_same_gradients, assert_same_state, seeded, squares, take_gradients
 
 NOTHING = {"state": None, "betas": None, "weight": 1.0, "local_weight": 1.0, "generator": None, "on_segment": None}
 
@@ -33,46 +30,6 @@ class Read:
 
 def window_of(model, chunk):
     return Window(model, chunk, loss=squares, **NOTHING)
-
-
-@given(st.data(), cases(resets=True))
-@PROPERTY
-def test_any_cut_of_tensors_and_of_chunks_is_the_window(data, pair):
-    case, reset = pair
-    lengths = torch.randint(case.steps + 1, (case.batch,), generator=case.generator)
-    lengths = lengths if data.draw(st.booleans()) else None
-    whole = window_of(case.model, hrnn.Chunk(case.x, case.y, None, case.flags, lengths, reset))
-    (expected,) = whole
-    parts = [hrnn.Chunk(c.x, c.y, None, c.boundaries, c.lengths, c.reset) for c in
-             chunked(case, case.flags, reset, lengths, cuts(case, data))]  # fmt: skip
-    own = Positions(window_of(case.model, hrnn.Chunk(case.x, case.y, None, case.flags, lengths, reset)), "Test")
-    window = window_of(case.model, hrnn.Chunk(Read(parts)))
-    other = Positions(window, "Test")
-    assert own.steps == other.steps == case.steps
-    assert window.row_steps == whole.row_steps
-    for start, stop in cuts(case, data):
-        for positions in (own, other):
-            found = list(positions.chunks(start, stop))
-            assert torch.equal(torch.cat([c.x for c in found]), case.x[start:stop])
-            assert torch.equal(torch.cat([c.y for c in found]), case.y[start:stop])
-            steps = [len(c.x) for c in found]
-            valid = torch.cat([
-                torch.arange(n)[:, None].expand(-1, case.batch) < (n if c.lengths is None else c.lengths)
-                for n, c in zip(steps, found, strict=True)
-            ])  # fmt: skip
-            counts = valid.sum(0)
-            left = stop - start if lengths is None else (lengths - start).clamp(0, stop - start)
-            assert torch.equal(counts, torch.as_tensor(left).expand(case.batch))
-            if case.flags is not None:
-                flags = torch.cat([c.boundaries[:n] for n, c in zip(steps, found, strict=True)])
-                assert torch.equal(flags, case.flags[start:stop])
-                assert torch.equal(found[-1].boundaries[-1], case.flags[stop])  # what comes behind is known
-                assert all(len(c.boundaries) == n for n, c in zip(steps[:-1], found[:-1], strict=True))
-            marks = [
-                torch.zeros(n, case.batch).bool() if c.reset is None else c.reset for n, c in zip(steps, found, strict=True)
-            ]
-            given_marks = torch.zeros(stop - start, case.batch).bool() if expected.reset is None else expected.reset[start:stop]
-            assert torch.equal(torch.cat(marks), given_marks)
 
 
 @pytest.mark.parametrize("method", [hrnn.Full, hrnn.Restricted])

@@ -12,7 +12,6 @@ from hrnn.gradients.edges import Edges
 from tests.helpers import (
     assert_close,
     assert_same_gradients,
-    assert_same_state,
     nested_flags,
     seeded,
     squares,
@@ -50,80 +49,6 @@ def run(method, model, given):
     return method.backward(model, **given), take_gradients(model)
 
 
-HIERARCHIES = [([3], []), ([3, 4], [3]), ([3, 4, 2], [2, 3]), ([3, 2, 4, 3], [2, 3, 2])]
-
-
-@pytest.mark.parametrize("before", [0, 1, 7, 16])
-@pytest.mark.parametrize(("sizes", "periods"), HIERARCHIES)
-@pytest.mark.usefixtures("engine")
-def test_all_edges_give_true_gradients(sizes, periods, before):
-    for steps, cell in itertools.product((1, 5, 29), ("lstm", "gru", MinimalGRU)):
-        model, given = problem(sizes, periods, steps, before, cell)
-        given["x"].requires_grad_()
-        full, true = run(hrnn.Full(), model, given)
-        d_x, given["x"].grad = given["x"].grad, None
-        replayed, again = run(hrnn.Restricted(replay=1), model, given)
-        assert_same_gradients(again, true)
-        assert_close(given["x"].grad, d_x)
-        assert_same_state(replayed.state, full.state)
-        assert_close(replayed.loss, full.loss)
-        assert_close(replayed.local_losses, full.local_losses)
-        assert (replayed.targets, replayed.steps) == (full.targets, full.steps)
-
-
-@pytest.mark.parametrize("periods", [[hrnn.Given(3)], [hrnn.Given(2), 2], [2, hrnn.Given(3)], [2, 3]])
-def test_rows_that_part_give_true_gradients(periods):
-    model, given = problem([3, 4, 2][: len(periods) + 1], periods, 23, before=4)
-    reset = torch.rand(23, BATCH, generator=seeded()) < 0.1
-    if "boundaries" in given:
-        given["state"] = None  # a row's boundaries are nested from its sequence's first step on
-        flags = nested_flags(periods, 23, BATCH, seeded(3), reset)
-        given["boundaries"] = flags
-    given |= {"lengths": [23, 17, 9], "reset": reset}
-    full, true = run(hrnn.Full(), model, given)
-    for round_steps in (None, 1, 6, 40):
-        replayed, again = run(hrnn.Restricted(round_steps, replay=1), model, given)
-        assert_same_gradients(again, true)
-        assert_same_state(replayed.state, full.state)
-        assert_close(replayed.local_losses, full.local_losses)
-
-
-@pytest.mark.parametrize("cell", ["lstm", MinimalGRU])
-@pytest.mark.parametrize("given_flags", [False, True])
-@pytest.mark.usefixtures("engine")
-def test_a_loss_of_an_upper_level_alone_reaches_the_lowest(cell, given_flags):
-    """No targets, and no local loss of the lowest level: all that it learns comes along upward edges."""
-    model, given = problem([3, 4, 2], [hrnn.Given(3) if given_flags else 2, 3], 19, before=0 if given_flags else 5, cell=cell)
-    given |= {"y": None, "mask": torch.zeros(19, BATCH, dtype=torch.bool), "betas": [0.0, 0.3]}
-    _, true = run(hrnn.Full(), model, given)
-    assert max(float(gradient.abs().max()) for name, gradient in true.items() if name.startswith("0.cells.0.")) > 1e-6
-    assert_same_gradients(run(hrnn.Restricted(replay=1), model, given)[1], true)
-
-
-@pytest.mark.parametrize(("sizes", "periods"), HIERARCHIES[1:])
-@pytest.mark.usefixtures("engine")
-def test_the_same_draws_whatever_computes(sizes, periods):
-    """All rows together; row by row, which autograd does; chunks; rows that were split."""
-    model, given = problem(sizes, periods, 31, before=5)
-    method = hrnn.Restricted(replay=0.4)
-    together, expected = run(method, model, given)
-    assert_same_gradients(run(method, model, given | {"lengths": [31] * BATCH})[1], expected)
-    restricted, cut = run(hrnn.Restricted(), model, given)
-    assert any((expected[name] - cut[name]).abs().max() > 1e-6 for name in cut)
-    assert_close(together.loss, restricted.loss)
-    assert_close(together.local_losses, restricted.local_losses)
-    x, y = given["x"], given["y"]
-    chunks = [hrnn.Chunk(x[a:b], y[a:b]) for a, b in itertools.pairwise([0, 1, 9, 14, 31])]
-    weights = {"weight": 1 / (31 * BATCH), "local_weight": 1 / (31 * BATCH)}
-    in_chunks = {name: given[name] for name in ("state", "loss", "betas", "generator")} | weights
-    assert_same_gradients(run(method, model, in_chunks | {"x": chunks})[1], expected)
-    for rows in ([2], [0, 1]):
-        part = given | weights | {"x": x[:, rows], "y": y[:, rows], "state": given["state"].select(torch.tensor(rows))}
-        given["generator"].manual_seed(7)
-        method.backward(model, **part)
-    assert_same_gradients(take_gradients(model), expected)
-
-
 @pytest.mark.parametrize("round_steps", [None, 2])
 def test_never_is_restricted_to_the_last_bit(round_steps):
     for given_lengths in (None, [9, 12, 3]):
@@ -156,9 +81,10 @@ def test_the_expectation_is_the_true_gradient(sizes, periods, steps, monkeypatch
     assert_same_gradients(mean, true)
 
 
-@pytest.mark.parametrize("draws", [300, pytest.param(10_000, marks=pytest.mark.long)])
-def test_the_mean_over_draws_is_the_true_gradient(draws):
+@pytest.mark.long
+def test_the_mean_over_draws_is_the_true_gradient():
     """Six ticks of the upper level, all indices, one edge in two: every entry of every parameter within sampling error."""
+    draws = 10_000
     model, given = problem([3, 4], [2], 12, batch=2, indices="all")
     true = torch.cat([g.flatten() for g in run(hrnn.Full(), model, given)[1].values()])
     cut = torch.cat([g.flatten() for g in run(hrnn.Restricted(), model, given)[1].values()])

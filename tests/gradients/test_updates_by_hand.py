@@ -1,8 +1,6 @@
-"""Levels that move within a window, against loops written by hand."""
+"""Levels that move within a window where rows part, against a loop written by hand."""
 
 from __future__ import annotations
-
-import copy
 
 import pytest
 import torch
@@ -12,84 +10,6 @@ import hrnn
 from tests.gradients.moving import BATCH, RATE, STEPS, Elman, make_loss, problem, sgd
 
 pytestmark = pytest.mark.usefixtures("engine")
-
-
-def literal_fixed(model, head, x, y, betas, every):
-    """Segments by recursion, differentiated by autograd and followed by a step of SGD; Elman cells, all indices."""
-    loss, top = make_loss(head), len(model.cells) - 1
-    share = 1 / (STEPS * BATCH)
-    summaries = [torch.zeros(BATCH, n).double() for n in model.hidden_sizes]
-    owners = [list(cell.parameters()) for cell in model.cells]
-    owners[0] = owners[0] + list(head.parameters())
-    for level in range(top):
-        owners[level] = owners[level] + list(model.decoders[level].parameters())
-    held = [{p: torch.zeros_like(p) for p in group} for group in owners]
-    since, segments, clock = [0] * (top + 1), [0] * (top + 1), [0]
-
-    def move(level):
-        steps = clock[0] - since[level]
-        with torch.no_grad():
-            for p, g in held[level].items():
-                p -= RATE * g / (share * BATCH * steps)
-                g.zero_()
-        since[level], segments[level] = clock[0], 0
-
-    def segment(level, ticks, context):
-        cell = model.cells[level]
-        h, total, inputs = torch.zeros(BATCH, cell.hidden_size).double(), 0.0, []
-        start = clock[0]
-        for tick in range(ticks):
-            u = x[clock[0]] if level == 0 else summaries[level - 1]
-            inputs.append(u)
-            recurrent = context @ cell.weight_context.t() if tick == 0 and context is not None else h @ cell.weight_hidden.t()
-            h = torch.tanh(u @ cell.weight_input.t() + cell.bias + recurrent)
-            if level == 0:
-                total = total + share * loss(h[None], y[clock[0]][None]).sum()
-                clock[0] += 1
-            else:
-                leaf = h.detach().requires_grad_()
-                total = total + (h * segment(level - 1, model.periods[level - 1], leaf)).sum()
-        if level < top:
-            decoder = model.decoders[level]
-            index = torch.arange(1, ticks + 1)[:, None].expand(-1, BATCH)
-            values = decoder.loss(h, index, torch.stack(inputs[::-1]), ticks)
-            scale = betas[level] * decoder.statistics.scale().factor
-            total = total + scale * share * (clock[0] - start) * values.sum()
-        wanted = owners[level] + ([] if context is None else [context])
-        found = torch.autograd.grad(total, wanted, allow_unused=True)
-        for p, g in zip(owners[level], found, strict=False):
-            if g is not None:
-                held[level][p] += g
-        segments[level] += 1
-        if every[level] is not None and segments[level] >= every[level]:
-            move(level)
-        summaries[level] = h.detach()
-        return None if context is None else found[-1]
-
-    ticks = STEPS
-    for period in model.periods:
-        ticks //= period
-    segment(top, ticks, None)
-    for level in range(top + 1):
-        if segments[level]:
-            move(level)
-
-
-@pytest.mark.parametrize(("sizes", "periods"), [([3, 4], [4]), ([3, 4, 5], [2, 3])])
-@pytest.mark.parametrize("often", [1, 2, 5])
-def test_fixed_periods_equal_a_loop_over_segments_by_hand(sizes, periods, often):
-    model, head, x, y, _ = problem(sizes, periods, indices="all")
-    other, other_head = copy.deepcopy(model), copy.deepcopy(head)
-    betas, every = [0.7] * len(periods), [often] * len(sizes)
-    updates = hrnn.Updates(model, sgd, heads=head.parameters(), every=every)
-    hrnn.Restricted().backward(model, x, y, loss=make_loss(head), betas=betas, updates=updates)
-    literal_fixed(other, other_head, x, y, betas, every)
-    segments = STEPS // periods[0]
-    assert updates.moves[0] == -(-segments // often)
-    for mine, theirs in zip(
-        [*model.parameters(), *head.parameters()], [*other.parameters(), *other_head.parameters()], strict=True
-    ):
-        assert float((mine - theirs).detach().abs().max()) < 1e-12
 
 
 def literal_given(model, head, x, y, boundaries, rounds):
