@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,6 +52,9 @@ class Predict:
     once. Sequences are told apart by the column for ids, if there is one; memory grows with their number, not with their
     length. Times are written as the data had them: timestamps, such as 2024-01-01 00:00:07, or numbers. A forecast is one line:
     x+1, x+2 and so on are what follows of x."""
+    skip_bad: bool = False
+    """With --follow: leave out lines that cannot be used, as if they had not come, instead of ending with the first. Each is
+    reported on standard error, with its number and why, and at the end how many there were."""
     checkpoint: str = "best"
     """best (on validation; the last where nothing was validated), last, or the number of an update."""
     own: Trust = field(default_factory=Trust)
@@ -63,6 +66,8 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError("give data, or --follow to read lines from standard input, and not both")
     if options.follow and options.output is not None:
         raise UserError(f"--output is {options.output} and --follow answers on standard output; drop one of the two")
+    if options.skip_bad and not options.follow:
+        raise UserError("--skip-bad is for --follow; drop it")
     if options.output is not None and options.output.suffix not in (".parquet", ".csv"):
         raise UserError(f"--output is {options.output}; give a name that ends with .parquet or .csv")
     trained = load(options.run, options.checkpoint, **vars(options.own))
@@ -72,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     warn_of_untrained(trained)
     torch.set_num_threads(trained.config.upkeep.threads)
     if options.follow:
-        return follow(trained)
+        return follow(trained, options.skip_bad)
     require_extra("data", "hrnn predict")
     paths = tuple(path.expanduser().absolute() for path in options.data)
     rows = count = 0
@@ -161,8 +166,8 @@ def writer(path: Path | None) -> Iterator[Callable[[Any], None]]:
         raise UserError(f"{path} cannot be written: {error.strerror or error}; {remedy}") from None
 
 
-def follow(trained: Trained) -> int:
-    """Lines of CSV in, an answer to each out, at once."""
+def follow(trained: Trained, skip_bad: bool = False) -> int:
+    """Lines of CSV in, an answer to each out, at once. skip_bad: go on behind those that cannot be used."""
     if sys.stdin is None:  # closed by whoever started us, as `<&-` does
         raise UserError("standard input is closed; give lines of CSV")
     if hasattr(sys.stdin, "reconfigure"):  # what is no UTF-8 is found in its own line, whatever the locale
@@ -171,7 +176,7 @@ def follow(trained: Trained) -> int:
     if not first:
         raise UserError("standard input is empty; give a first line with the names of columns")
     delimiter = delimiter_of(first)
-    header = next(_read([first], delimiter, 1))[1]
+    header = _cells_of(first, delimiter, 1)
     header, written = [trimmed(name) for name in header], header
     task: Series = trained.config.task
     pre = task.learned
@@ -180,10 +185,10 @@ def follow(trained: Trained) -> int:
         raise UserError("the first line has no column of times, and training had one; add it")
     numeric = {pre.channels[place] for place in pre.numeric}
     streams: dict[str, Stream] = {}
-    out, named = csv.writer(sys.stdout, lineterminator="\n"), False
-    for number, cells in _read(sys.stdin, delimiter, 2):
-        if not cells:  # an empty line
-            continue
+    about = Stream(trained.network, task).answers  # a run that cannot be followed says so now
+
+    def answered(text: str, number: int) -> list[Any]:
+        cells = _cells_of(text, delimiter, number)
         if len(cells) != len(header):
             raise UserError(f"line {number} has {len(cells)} cells and the first line {len(header)}; give one for each column")
         line = dict(zip(header, cells if header == written else map(str.strip, cells), strict=True))
@@ -193,32 +198,48 @@ def follow(trained: Trained) -> int:
             elif delimiter != ",":  # numbers may have a comma before their decimals
                 line[channel] = line[channel].replace(",", ".")
         name = line[played.id] if played.id is not None else ""
-        stream = streams.get(name) or streams.setdefault(name, Stream(trained.network, task))
+        stream = streams.get(name) or Stream(trained.network, task)
         try:
             answer = stream.step(line, line[played.time] if pre.interval and played.time is not None else None)
         except UserError as error:
             raise UserError(f"line {number}: {error}") from None
-        columns = stream.answers.names
-        if not named:
-            out.writerow(["id", "step", *_headings(columns, stream.answers.ahead)])
-            named = True
-        out.writerow([name, stream.steps - 1, *_cells(answer, columns, stream.answers.ahead)])
-        sys.stdout.flush()
+        streams[name] = stream
+        return [name, stream.steps - 1, *_cells(answer, about.names, about.ahead)]
+
+    out, lines, bad = csv.writer(sys.stdout, lineterminator="\n"), 0, 0
+    try:
+        for number, text in enumerate(sys.stdin, 2):
+            if text == "\n":
+                continue
+            lines += 1
+            try:
+                row = answered(text, number)
+            except UserError as error:
+                if not skip_bad:
+                    raise UserError(f"{error}; --skip-bad goes on without such lines") from None
+                bad += 1
+                print(f"skipped {error}", file=sys.stderr, flush=True)
+                continue
+            if lines == bad + 1:
+                out.writerow(["id", "step", *_headings(about.names, about.ahead)])
+            out.writerow(row)
+            sys.stdout.flush()
+    finally:
+        if skip_bad:
+            print(f"skipped {bad:,} of {lines:,} lines", file=sys.stderr)
     return DONE
 
 
-def _read(lines: Iterable[str], delimiter: str, first: int) -> Iterator[tuple[int, list[str]]]:
-    """Rows of CSV and their numbers, or what is wrong with the text of one."""
-    rows, number = csv.reader(lines, delimiter=delimiter), first
+def _cells_of(text: str, delimiter: str, number: int) -> list[str]:
+    """A line by itself: quotes that are not closed would swallow those that follow."""
     try:
-        for number, cells in enumerate(rows, first):
-            "".join(cells).encode()
-            yield number, cells
-            number += 1
+        cells = next(csv.reader([text], delimiter=delimiter, strict=True), [])
+        "".join(cells).encode()
     except csv.Error as error:
         raise UserError(f"line {number} cannot be read as CSV: {error}") from None
     except UnicodeEncodeError:
         raise UserError(f"line {number} is not UTF-8; convert it, as iconv does") from None
+    return cells
 
 
 def _headings(columns: Sequence[str], ahead: int) -> list[str]:

@@ -201,7 +201,8 @@ def _numbers(some: NDArray[Any], channels: int, name: str) -> NDArray[Any]:
     values = some[:, None] if some.ndim == 1 else some
     if values.shape[1] != channels or not channels:
         raise UserError(
-            f"sequence {shortened(name)!r} has {values.shape[1]} channels and the first has {channels}; give equally many"
+            f"sequence {shortened(name)!r} has {values.shape[1]} channels and the first has {channels}; give equally many, as "
+            "arrays (time, channels)"
         )
     return values if values.dtype.kind == "f" else values.astype(np.float64)
 

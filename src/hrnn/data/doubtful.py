@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hrnn.data.array_sources import unnamed
 from hrnn.data.sequences import Sequences
 from hrnn.data.source import Numbers
 from hrnn.errors import UserError, shortened
@@ -88,6 +89,17 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def likely_turned(sequences: Sequences) -> str | None:
+    """What to say of arrays that have more channels than steps, as those of aeon have if they are not turned round."""
+    steps, channels = int(sequences.lengths.max()), sequences.layout.channels
+    if steps >= len(channels) or channels != unnamed(len(channels)) or sequences.manifest["source"]["source"] == "ts":
+        return None
+    return (
+        f"the longest array has {steps} step(s) and {len(channels)} channels, as arrays are (time, channels); if these are "
+        "(channels, time), as aeon has them, give X.transpose(0, 2, 1), or [x.T for x in X]"
+    )
 
 
 def likely_ids(sequences: Sequences) -> list[str]:

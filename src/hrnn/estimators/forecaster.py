@@ -53,7 +53,10 @@ class Forecaster(Estimator):
         else:
             sequences = self._series(X, reset=True)
             if max(len(one) for one in sequences) < 2:
-                raise UserError("every series of X has one step (n_features=1), and nothing follows it; give longer ones")
+                raise UserError(
+                    "every series of X has one step (n_features=1), and nothing follows it; give longer ones, as arrays (time, "
+                    "channels)"
+                )
 
             def make(folder: Path) -> Series:
                 values, own = write(folder / DATA, X, sequences, {})

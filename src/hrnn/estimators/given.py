@@ -110,7 +110,8 @@ def _alike(sequences: Values) -> Values:
             raise UserError(f"sequence {place} of X is empty; leave it out")
         if one.shape[1] != sequences[0].shape[1]:
             raise UserError(
-                f"sequence {place} of X has {one.shape[1]} channels, the first {sequences[0].shape[1]}; give equally many"
+                f"sequence {place} of X has {one.shape[1]} channels, the first {sequences[0].shape[1]}; give equally many, as "
+                "arrays (time, channels)"
             )
         if np.isinf(one).any():
             raise UserError(f"sequence {place} of X has infinite values; clean them, or put nan for what is missing")
@@ -171,8 +172,8 @@ def parts_of(kinds: NDArray[Any], share: float, random: np.random.RandomState) -
     if not chosen and share:
         if counts.max() < 2:
             raise UserError(
-                f"X has n_samples={len(kinds)}, one of each kind, and one more is needed to validate on; give more sequences, or "
-                "held_out=0 to learn from all"
+                f"X has n_samples={len(kinds)}, one of each kind, and one more is needed to validate on; give more "
+                "sequences, or held_out=0 to learn from all"
             )
         some = random.permutation(found[counts > 1])[: max(1, int(share * len(kinds) + 0.5))]
         chosen = [int(random.choice(np.flatnonzero(kinds == kind))) for kind in some]

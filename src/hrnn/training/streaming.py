@@ -32,7 +32,8 @@ Time = float | str | date | np.datetime64
 class Stream:
     """A sequence that is still coming. `step` takes one step of the source and returns the answer so far: a dict by column, the
     same that `hrnn predict` writes for a sequence that ends here; None before the first input is complete. Forecasts are made
-    after complete inputs, and are None in between: one that was made earlier is of steps that have come by now.
+    after complete inputs, and are None in between: one that was made earlier is of steps that have come by now. A step that
+    is refused leaves the stream as it was.
 
     mean, scale: of the sequence's numeric channels, where the run normalises each sequence by its own
     """
@@ -107,37 +108,42 @@ class Stream:
 
     def _vector(self, values: Values, time: Time | None) -> NDArray[np.float32]:
         pre, given = self.pre, in_order(values, self.pre.channels, "values")
-        missing = np.zeros(len(given), bool)
+        last, missing = self._last.copy(), np.zeros(len(given), bool)
         for place, kind in enumerate(pre.kinds):
             if kind == "category":
                 continue
             value = _number(given[place], pre.channels[place])
             missing[place] = math.isnan(value)
             if not missing[place]:
-                self._last[place] = np.float32(value)
-        columns = [pre.apply(self._last[pre.numeric], self.statistics)]
+                last[place] = np.float32(value)
+        columns = [pre.apply(last[pre.numeric], self.statistics)]
         if pre.changes:
-            before, self._before = columns[0] if self._before is None else self._before, columns[0]
+            before = columns[0] if self._before is None else self._before
             columns.append((columns[0] - before) / np.array(pre.changes))
         columns.append(np.array([missing[pre.channels.index(name)] for name in pre.masked], float))
-        if pre.interval:
-            columns.append(np.array([self._interval(time)]))
+        now = self._moment(time) if pre.interval else None
+        if now is not None:
+            columns.append(np.array([self._since(*now)]))
         for place, kind in enumerate(pre.kinds):
             if kind == "category":
                 count = len(pre.vocabularies[place])
                 columns.append(np.eye(count + 1)[code(self._codes[place], name_of(given[place]), count)])
+        self._last, self._before, self._time = last, columns[0], now  # nothing can be refused any more
         return np.concatenate(columns, dtype=np.float32)
 
-    def _interval(self, time: Time | None) -> float:
+    def _moment(self, time: Time | None) -> tuple[Time, float]:
         if time is None:
             raise UserError("time is None, and the run reads the time since the last step; give it")
-        stamped = self.pre.times == "timestamps"
-        now = _moment(time) if stamped else _plain(time)
-        given, before = self._time or (None, None)
-        if before is not None and not now > before:
+        return time, _moment(time) if self.pre.times == "timestamps" else _plain(time)
+
+    def _since(self, time: Time, now: float) -> float:
+        """The log of the time since the last step over the usual one; 0 at the first."""
+        if self._time is None:
+            return 0.0
+        given, before = self._time
+        if not now > before:
             raise UserError(f"time is {time} after {given}; times increase")
-        self._time = time, now
-        return 0.0 if before is None else math.log((now - before) / (10**9 if stamped else 1) / self.pre.interval)
+        return math.log((now - before) / (10**9 if self.pre.times == "timestamps" else 1) / self.pre.interval)
 
 
 def in_order(values: Any, names: Sequence[str], what: str, alone: bool = False) -> list[Any]:

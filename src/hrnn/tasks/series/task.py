@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hrnn.data import Part, Preprocessing, Source, whole
 from hrnn.data import cache as read
-from hrnn.data.doubtful import likely_ids, likely_rows
+from hrnn.data.doubtful import likely_ids, likely_rows, likely_turned
 from hrnn.data.tables import Table
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
@@ -258,6 +258,8 @@ class Series(Options):
             scale = max((max(abs(found.mean[at]), found.scale[at]) for at in pre.numeric), default=0.0)
         for name in likely_ids(self.opened.sequences) if self.id is None else ():
             yield f"all data are one sequence, and each name in {name!r} stands in one stretch; is it an id? Then --id {name}"
+        if (turned := likely_turned(self.opened.sequences)) is not None:
+            yield turned
         if likely_rows(self.opened.sequences.layout.channels):
             yield "all columns are called by numbers; if these are the first row, put a line with names above it"
         yield from warnings(self.shape, reading.segment, scale, self.asked.last)
