@@ -2,14 +2,12 @@
 
 import subprocess
 import sys
-import time
 
 from hrnn.training.journal import read
 from tests.tiny import TINY
 
 NEEDLE = ("needle", *TINY, "--steps", "12", "--periods", "3", "--window", "12", "--test-sequences", "5")
 QUICK = ("--journal-every", "1", "--checkpoint-seconds", "0.2")
-PATIENCE = 900  # seconds; a busy machine is no failure
 
 
 def journal(folder):
@@ -22,10 +20,3 @@ def begin(*arguments, **options):
     """The command in a process and a process group of its own."""
     command = [sys.executable, "-m", "hrnn", "sweep", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0, **options)
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)

@@ -13,7 +13,9 @@ from hrnn.launching.progress import last_update
 from hrnn.training import folder as folders
 from hrnn.training.loop import start
 from tests.commands.console import complaint, hrnn
-from tests.commands.sweeping import NEEDLE, PATIENCE, QUICK, begin, journal, wait_for
+from tests.commands.sweeping import NEEDLE, QUICK, begin, journal
+from tests.holding import held, holding
+from tests.waiting import PATIENCE, wait_for
 
 
 @pytest.mark.long
@@ -22,8 +24,9 @@ def test_killed_and_started_again_it_ends_with_the_runs_and_the_table_of_the_gri
     over = ("--over", "learning-rate=0.001,0.01", "--over", "seed=0,1")
     command = (*NEEDLE, *QUICK, "--updates", "150", *over, "--folder", folder, "--jobs", "2")
     names = [f"learning-rate={rate},seed={seed}" for rate in (0.001, 0.01) for seed in (0, 1)]
-    process = begin(*command)
-    wait_for(lambda: all(last_update(folder / name).get("update", 0) > 5 for name in names[:2]), "no progress")
+    process = begin(*command, env=os.environ | holding(10, tmp_path / "held"))
+    for name in names[:2]:
+        held(tmp_path / "held", name, over=process.poll)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=PATIENCE)
     wait_for(lambda: not any(folders.is_locked(folder / name) for name in names), "a child is still at work")

@@ -16,7 +16,8 @@ from hrnn.launching.units import LOG
 from hrnn.training import folder as folders
 from hrnn.training.identity import Trust
 from hrnn.training.journal import read
-from tests.commands.sweeping import NEEDLE, PATIENCE, QUICK, begin, journal, wait_for
+from tests.commands.sweeping import NEEDLE, QUICK, begin, journal
+from tests.waiting import PATIENCE, wait_for
 
 UPDATES = 120
 SWEEP = (*NEEDLE, *QUICK, "--updates", UPDATES, "--over", "learning-rate=0.001,0.01", "--over", "seed=0,1")

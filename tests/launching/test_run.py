@@ -22,8 +22,9 @@ from hrnn.training.checkpoint import CheckpointFolder
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.journal import JOURNAL
 from hrnn.training.loop import start, train
-from tests.commands.sweeping import journal, wait_for
-from tests.torchrun import ROOT
+from tests.commands.sweeping import journal
+from tests.holding import ROOT, held, holding
+from tests.waiting import PATIENCE, wait_for
 
 PROGRAM = """
 import sys
@@ -115,12 +116,13 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path):
     assert folders.read_result(tmp_path / unit(1).name)["updates"] == 3
 
 
-def begin(folder, updates):
-    command = [sys.executable, "-c", PROGRAM, str(folder), str(updates)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0, cwd=ROOT)
+def begin(folder, variables=None):
+    command = [sys.executable, "-c", PROGRAM, str(folder), str(UPDATES)]
+    environment = os.environ | (variables or {})
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0, cwd=ROOT, env=environment)
 
 
-UPDATES = 200  # so many that a signal after the tenth comes in mid-run
+UPDATES, HELD = 60, 12
 
 
 @pytest.fixture(scope="module")
@@ -135,29 +137,27 @@ def alone(tmp_path_factory):
 @pytest.mark.parametrize("kill", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_interrupted_or_killed_it_goes_on_where_it_was(tmp_path, kill, alone):
     """SIGINT to the parent alone; SIGKILL to its whole group, as a terminal that is closed or a machine short of memory."""
-    updates = UPDATES
     places = [tmp_path / "runs" / one.name for one in units()]
-    process = begin(tmp_path / "runs", updates)
-    progress = lambda: all(last_update(place).get("update", 0) > 10 for place in places)  # noqa: E731
-    wait_for(lambda: progress() or process.poll() is not None, "no progress")
-    assert process.poll() is None, process.communicate()[1]
+    process = begin(tmp_path / "runs", holding(HELD, tmp_path / "held"))
+    for place in places:
+        held(tmp_path / "held", place.name, over=process.poll)
     if kill == signal.SIGKILL:
         os.killpg(process.pid, kill)
     else:
         process.send_signal(kill)
-    _, said = process.communicate(timeout=600)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == (130 if kill == signal.SIGINT else -kill), said
     wait_for(lambda: not any(folders.is_locked(place) for place in places), "a child is still at work")
     reached = [last_update(place)["update"] for place in places]
-    assert all(10 < update < updates for update in reached)
+    assert reached == [HELD, HELD]
     assert not any((place / folders.RESULT).exists() for place in places)
     checkpoints = [CheckpointFolder(place / folders.CHECKPOINTS, 3).updates()[-1] for place in places]
     assert checkpoints == reached  # the children stopped in order, and nothing is lost
-    process = begin(tmp_path / "runs", updates)
-    _, said = process.communicate(timeout=600)
+    process = begin(tmp_path / "runs")
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said
     assert "continues: update" in said
-    assert "ours/seed-1 done: update 200" in said
+    assert "ours/seed-1 done: update 60" in said
     for place, uninterrupted in zip(places, alone, strict=True):
         assert journal(place) == uninterrupted
 

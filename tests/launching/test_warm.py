@@ -1,7 +1,6 @@
 """Workers that are forked by a warm process end, fail and are stopped like those that are started alone."""
 
 import signal
-import time
 
 import pytest
 
@@ -9,15 +8,9 @@ import hrnn.training.folder as folders
 from hrnn.launching import warm
 from hrnn.launching.progress import last_update
 from tests.launching.test_run import unit
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not warm.available(), reason="workers are forked on Linux only")
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 600
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_crash_takes_nobody_along_and_whoever_is_not_there_yet_can_be_stopped(tmp_path):
@@ -31,17 +24,17 @@ def test_a_crash_takes_nobody_along_and_whoever_is_not_there_yet_can_be_stopped(
         third.terminate()  # before anything is imported
         gone = process.launch(tmp_path / "empty", log.fileno(), "", "")
     for one in endless[:2]:
-        wait_for(lambda one=one: last_update(tmp_path / one.name).get("update", 0) > 1)
+        wait_for(lambda one=one: last_update(tmp_path / one.name).get("update", 0) > 1, "no progress")
     first.kill()
-    wait_for(lambda: first.poll() is not None and third.poll() is not None and gone.poll() is not None)
+    wait_for(lambda: first.poll() is not None and third.poll() is not None and gone.poll() is not None, "not over")
     assert (first.poll(), gone.poll()) == (-signal.SIGKILL, 2)
     assert third.poll() in (-signal.SIGTERM, 143)
     assert "empty holds no run" in (tmp_path / "log").read_text()
     assert second.poll() is None
     reached = last_update(tmp_path / endless[1].name)["update"]
-    wait_for(lambda: last_update(tmp_path / endless[1].name)["update"] > reached)  # it goes on
+    wait_for(lambda: last_update(tmp_path / endless[1].name)["update"] > reached, "it does not go on")
     second.terminate()
-    wait_for(lambda: second.poll() is not None)
+    wait_for(lambda: second.poll() is not None, "not over")
     assert second.poll() == 143
     assert list((tmp_path / endless[1].name / folders.CHECKPOINTS).iterdir())
     for one in (first, second, third, gone):

@@ -1,11 +1,9 @@
 """Training under torchrun: the same runs as in one process, also when a process is killed, and with other numbers of them."""
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -14,8 +12,10 @@ from campaigns.small import journal, newest_checkpoint
 from hrnn.cli import main
 from hrnn.training.checkpoint import read
 from hrnn.training.entries import read_entries
-from tests.runs import SMALL, last_update, tasks
+from tests.holding import held, holding
+from tests.runs import SMALL, tasks
 from tests.torchrun import ROOT, command, environment, torchrun
+from tests.waiting import PATIENCE
 
 CLOSE = {"rel": 2e-3, "abs": 2e-3}  # float32, added up in another order
 
@@ -66,7 +66,7 @@ def runs(request, tmp_path_factory):
     listing = folder / "commands.json"
     listing.write_text(json.dumps({name: commands[name] for name in order}))
     launch = ROOT / "tests" / "parallel" / "trains_all.py", listing, request.param
-    done = torchrun(*launch, options=("--standalone", "--max-restarts", "3"), timeout=900)
+    done = torchrun(*launch, options=("--standalone", "--max-restarts", "3"), timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -100,13 +100,11 @@ def test_the_command_line_survives_a_kill_and_another_number_of_processes(tmp_pa
     options = [*tasks(tmp_path)["text"], *SMALL, "--no-tensorboard", "--checkpoint-seconds", "0"]
     run, alone = tmp_path / "run", tmp_path / "alone"
     launch = command("-m", "--", "hrnn", "train", *options, "--run", run, options=("--standalone", "--max-restarts", "1"))
-    with subprocess.Popen(launch, env=environment(), stderr=subprocess.PIPE, text=True) as job:
-        while last_update(run) < 8:
-            assert job.poll() is None, job.stderr.read()
-            time.sleep(0.02)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(workers(job.pid)[1], signal.SIGKILL)
-        _, errors = job.communicate(timeout=600)
+    variables = environment(**holding(8, tmp_path / "held"))
+    with subprocess.Popen(launch, env=variables, stderr=subprocess.PIPE, text=True) as job:
+        _, second = (held(tmp_path / "held", "run", rank, over=job.poll) for rank in (0, 1))
+        os.kill(second, signal.SIGKILL)
+        _, errors = job.communicate(timeout=PATIENCE)
     assert job.returncode == 0, errors
     assert "Traceback" not in errors.replace("traceback : Signal 9 (SIGKILL)", ""), errors
     assert main(["train", *options, "--run", str(alone)]) == 0
@@ -114,9 +112,3 @@ def test_the_command_line_survives_a_kill_and_another_number_of_processes(tmp_pa
     for folder in (run, alone):  # by one process now
         assert main(["resume", str(folder), "--updates", "60"]) == 0
     compare(journal(run), journal(alone))
-
-
-def workers(agent):
-    """The processes that torchrun has started, in the order of their starts."""
-    with open(f"/proc/{agent}/task/{agent}/children") as file:
-        return [int(number) for number in file.read().split()]

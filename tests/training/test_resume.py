@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 
 import pytest
 import torch
@@ -12,7 +11,9 @@ import torch
 from campaigns.small import journal
 from hrnn.training.checkpoint import read
 from hrnn.training.journal import JOURNAL, newest
+from tests.holding import held, hold
 from tests.runs import SMALL, last_update, tasks
+from tests.waiting import PATIENCE, wait_for
 
 # A server that has imported everything and forks: a fresh process for each run, without the seconds of imports.
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -21,24 +22,28 @@ PROCESSES.set_forkserver_preload(
 )
 
 
-def command(arguments, log):
+def command(arguments, log, update=None, place=None):
+    """hrnn, in the process that calls it; a run is held at the update."""
     with open(log, "a") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     from hrnn.cli import main
+    from hrnn.training import loop
 
+    if update is not None:
+        loop.after_update = hold(update, place, loop.after_update)
     sys.exit(main(arguments))
 
 
-def begin(arguments, folder):
-    process = PROCESSES.Process(target=command, args=([*arguments], folder.with_suffix(".log")))
+def begin(arguments, folder, *at):
+    process = PROCESSES.Process(target=command, args=([*arguments], folder.with_suffix(".log"), *at))
     process.start()
     return process
 
 
 def finished(arguments, folder):
     process = begin(arguments, folder)
-    process.join(120)
+    process.join(PATIENCE)
     assert process.exitcode == 0, folder.with_suffix(".log").read_text()
 
 
@@ -49,19 +54,18 @@ def test_a_run_that_is_killed_in_mid_run_ends_as_if_nothing_had_happened(tmp_pat
     finished(["train", *options, "--run", str(straight)], straight)
     end = last_checkpoint(straight).facts["position"]["updates"]
     arguments, killed_at = ["train", *options, "--run", str(run)], []
-    for least in (0, end // 4, end // 2):
-        process = begin(arguments, run)
-        while recorded(run) <= max(least, *killed_at, 0):
-            assert process.is_alive(), run.with_suffix(".log").read_text()
-            time.sleep(0.002)
+    for update in (4, end // 4 + 2, end // 2 + 1):
+        place = tmp_path / f"held-{update}"
+        place.mkdir()
+        process = begin(arguments, run, update, place)
+        held(place, run.name, over=lambda process=process: process.exitcode)
         process.kill()
-        process.join(60)
+        process.join(PATIENCE)
         assert process.exitcode == -signal.SIGKILL
         assert not (run / "result.json").exists()
         killed_at.append(recorded(run))
         arguments = ["resume", str(run)]
-    assert len(killed_at) == 3
-    assert 0 < killed_at[0] < killed_at[1] < killed_at[2] < end  # after the first update, each further on, before the end
+    assert 0 < killed_at[0] < killed_at[1] < killed_at[2] < end  # after the first record, each further on, before the end
     finished(arguments, run)
     assert journal(run) == journal(straight)
     for section in ("network", "average"):
@@ -87,11 +91,10 @@ def test_an_interrupted_run_checkpoints_and_says_how_to_go_on(tmp_path):
     arguments, newest = ["train", *options, "--run", str(run)], 0
     for number, code, word in ((signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")):
         process = begin(arguments, run)
-        while last_update(run) <= newest:  # a new checkpoint: the loop is at work
-            assert process.is_alive(), run.with_suffix(".log").read_text()
-            time.sleep(0.05)
+        at_work = lambda newest=newest: last_update(run) > newest  # noqa: E731  a new checkpoint
+        wait_for(lambda process=process, at_work=at_work: at_work() or not process.is_alive(), "no checkpoint")
         os.kill(process.pid, number)
-        process.join(60)
+        process.join(PATIENCE)
         assert process.exitcode == code
         log = run.with_suffix(".log").read_text()
         assert log.count(f"stopped ({word}); continue with: hrnn resume {run}") == 1
@@ -105,7 +108,7 @@ def test_a_full_disk_stops_cleanly_and_the_run_can_go_on(tmp_path):
     finished(["train", *options, "--run", str(straight)], straight)
     process = PROCESSES.Process(target=on_a_small_disk, args=(["train", *options, "--run", str(run)], run.with_suffix(".log")))
     process.start()
-    process.join(60)
+    process.join(PATIENCE)
     log = run.with_suffix(".log").read_text()
     assert process.exitcode == 2, log
     assert "cannot be written: File too large; make room and try again (a run's earlier checkpoints are intact" in log
