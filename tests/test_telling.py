@@ -2,12 +2,13 @@
 
 import io
 import threading
-import time
+from types import SimpleNamespace
 
 import pytest
 
 from hrnn import telling
-from hrnn.telling import CLEAR, duration, followed, tell, working
+from hrnn.telling import CLEAR, Teller, duration, followed, tell, working
+from tests.waiting import wait_for
 
 
 class Terminal(io.StringIO):
@@ -17,7 +18,8 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Nothing is waited for; what another test has begun to tell is not gone on with."""
+    """Nothing is waited for, and no time goes by; what another test has begun to tell is not gone on with."""
+    monkeypatch.setattr(telling, "time", SimpleNamespace(monotonic=lambda: 7.0))
     monkeypatch.setattr(telling, "PATIENCE", 0.01)
     monkeypatch.setattr(telling, "INTERVAL", 0.01)
     monkeypatch.setattr(telling, "LINES", 0.01)
@@ -25,12 +27,7 @@ def quick(monkeypatch):
 
 
 def until(stream, words):
-    """Wait until something was said; how long is up to the machine."""
-    for _ in range(3000):
-        if words in stream.getvalue():
-            return
-        time.sleep(0.01)
-    raise AssertionError(stream.getvalue())
+    wait_for(lambda: words in stream.getvalue(), f"{words} is not said")
 
 
 def test_a_terminal_has_one_line_which_is_gone_at_the_end():
@@ -81,24 +78,30 @@ def test_nobody_is_told_of_what_is_over_soon(monkeypatch):
     assert stream.getvalue() == ""
 
 
-def test_a_library_and_other_threads_say_nothing(capsys):
+def test_a_library_and_other_threads_say_nothing(monkeypatch):
+    monkeypatch.setattr(Teller, "begin", lambda *_: pytest.fail("somebody is told"))
     with working("reading"):
-        time.sleep(0.05)
-    stream = Terminal()
-    tell(stream)
-    thread = threading.Thread(target=lambda: [time.sleep(0.02) for _ in followed("serving", range(3))])
+        pass
+    tell(Terminal())
+    done = []
+    thread = threading.Thread(target=lambda: done.extend(followed("serving", range(3))))
     thread.start()
     thread.join()
-    assert stream.getvalue() == capsys.readouterr().err == ""
+    assert done == [0, 1, 2]
 
 
 def test_a_reader_who_has_gone_does_not_stop_the_work():
-    stream = Terminal()
+    class Gone(Terminal):
+        tried = 0
+
+        def write(self, text):
+            self.tried += 1
+            raise BrokenPipeError
+
+    stream = Gone()
     tell(stream)
     with working("writing"):
-        until(stream, "writing")
-        stream.close()
-        time.sleep(0.05)
+        wait_for(lambda: stream.tried > 1, "nobody tries to say anything")
 
 
 def test_durations():

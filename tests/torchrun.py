@@ -5,10 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import runpy
-import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from torch.distributed import TCPStore
+
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,7 +28,7 @@ def environment(**variables: str) -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])} | variables
 
 
-def torchrun(*arguments: object, timeout: float = 600, variables: dict | None = None, **options) -> subprocess.CompletedProcess:
+def torchrun(*arguments: object, timeout: float = PATIENCE, variables: dict | None = None, **options) -> subprocess.CompletedProcess:
     """Run to the end; whoever waits for it longer than `timeout` has found a hang."""
     return subprocess.run(
         command(*arguments, **options), env=environment(**(variables or {})), capture_output=True, text=True, timeout=timeout
@@ -39,12 +42,12 @@ FORKED.set_forkserver_preload(
 )
 
 
-def two_processes(program: Path, *arguments: object, timeout: float = 600) -> None:
+def two_processes(program: Path, *arguments: object, timeout: float = PATIENCE) -> None:
     """Run a program in two processes with the variables that torchrun would give them; an error if one of them fails."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # here, as torchrun has it
     log = Path(f"{arguments[0]}.log")
-    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    meeting["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     words = [str(word) for word in (program, *arguments)]
     processes = [
         FORKED.Process(target=_become, args=(words, {**meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)}, log))

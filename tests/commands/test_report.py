@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -21,6 +20,7 @@ from hrnn.report.page_live import Server
 from hrnn.report.page_runs import Reader
 from tests.commands.console import complaint, hrnn
 from tests.report.pages import records, write
+from tests.waiting import PATIENCE
 
 
 def test_a_page_of_runs_and_studies(tmp_path, capsys, monkeypatch):
@@ -140,12 +140,14 @@ def test_only_its_own_machine_and_nothing_else_is_served(server):
 
 
 def test_a_browser_that_goes_away_is_no_news(server, capfd):
+    server.daemon_threads = False  # so that the end waits for them
     for _ in range(3):
         with socket.create_connection(server.server_address) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closes by a reset
     assert asked(server)[0].status == 200
-    time.sleep(0.2)
+    server.shutdown()
+    server.server_close()
     assert capfd.readouterr().err == ""
 
 
@@ -166,5 +168,5 @@ def test_interrupting_the_live_page(tmp_path):
         line = process.stdout.readline()
         assert re.match(r"http://127\.0\.0\.1:\d+/ shows ", line)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "hrnn: interrupted\n")

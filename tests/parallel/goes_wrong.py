@@ -12,14 +12,16 @@ import json
 import os
 import signal
 import sys
-import time
+from datetime import timedelta
 from pathlib import Path
 
 import torch
+from torch.distributed import distributed_c10d
 
 from hrnn import files
 from hrnn.cli import main
 from hrnn.training import loop
+from tests.waiting import wait_for
 
 SECOND = os.environ["RANK"] == "1"
 FOLDER = Path(sys.argv[1]).parent
@@ -30,14 +32,14 @@ COPY = (
 
 
 def run(*arguments: str, folder: str) -> dict:
-    """What the command prints in this process, its exit code, and how long it took."""
-    out, err, began = io.StringIO(), io.StringIO(), time.monotonic()
+    """What the command prints in this process, and its exit code."""
+    out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = main([*COPY.split(), "--run", str(FOLDER / folder), *arguments])
         except SystemExit as stopped:
             code = stopped.code
-    return {"code": code, "out": out.getvalue(), "err": err.getvalue(), "seconds": time.monotonic() - began}
+    return {"code": code, "out": out.getvalue(), "err": err.getvalue()}
 
 
 @contextlib.contextmanager
@@ -53,6 +55,11 @@ def after_update(number: int, act, second: bool = True):
     loop.after_update = follow
     yield
     loop.after_update = original
+
+
+def impatient():
+    """The others are waited for a second at most from now on."""
+    distributed_c10d._set_pg_timeout(timedelta(seconds=1))
 
 
 def full_disk():
@@ -85,7 +92,9 @@ if __name__ == "__main__":
     found["diverged"] = run("--batch", "10", "--optimizer", "sgd", "--learning-rate", "1e38", folder="diverged")
     with after_update(7, lambda: os.kill(os.getpid(), signal.SIGTERM)):
         found["signal"] = run("--batch", "10", folder="signal")
-    # A second process that sleeps: the first one gives up, and the second finds nobody when it wakes.
-    with after_update(5, lambda: time.sleep(12)):
-        found["asleep"] = run("--batch", "10", "--timeout", "4", folder="asleep")
+    # A second process that does not answer: the first one gives up, and then the second finds nobody.
+    given_up = FOLDER / "given up"
+    with after_update(5, impatient, second=False), after_update(5, lambda: wait_for(given_up.exists, "nobody gives up")):
+        found["asleep"] = run("--batch", "10", folder="asleep")
+    given_up.touch()
     Path(f"{sys.argv[1]}.{os.environ['RANK']}").write_text(json.dumps(found))

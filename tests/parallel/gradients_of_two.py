@@ -178,7 +178,7 @@ def main() -> None:
     torch.set_num_threads(1)
     example: dict = {}
     exec(re.search(r"```python\n(.*?)```", EXAMPLE.read_text(), re.DOTALL)[1], example)
-    with join(timeout=60) as group:
+    with join() as group:
         found = {"example": example["losses"]}
         for method, hierarchy, data in CASES:
             found[f"{method}, {hierarchy}, {data}"] = compared(group, method, hierarchy, data)

@@ -1,5 +1,7 @@
 import io
+import itertools
 import re
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -19,6 +21,14 @@ CONFIG = Config(
 )
 
 
+@pytest.fixture(autouse=True)
+def shown_alike(monkeypatch):
+    """On every machine: a hundredth of a second goes by whenever the time is asked for."""
+    ticks = itertools.count()
+    monkeypatch.setattr("hrnn.training.display.time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
+    monkeypatch.setattr("hrnn.training.display.resident_bytes", lambda: 300_000_000)
+
+
 def test_lines_where_there_is_no_terminal(tmp_path, capsys):
     assert isinstance(suitable_display(), Lines)
     lines = Lines()
@@ -27,7 +37,7 @@ def test_lines_where_there_is_no_terminal(tmp_path, capsys):
     shown = capsys.readouterr().err.splitlines()
     assert shown[0].startswith("warning: level 1 has 8 units to summarise up to 2 hidden states of 8 units")
     assert len(shown) == 32
-    parts = ("length 4", r"loss \d", r"local losses \d\.\d+ \d\.\d+", r"updates/s", r"mem \d+ MB", r"\d:\d\d left", "update 20")
+    parts = ("length 4", r"loss \d", r"local losses \d\.\d+ \d\.\d+", "50.00 updates/s", "mem 300 MB", "0:00 left", "update 20")
     for part in parts:
         assert re.search(part, shown[20]), part
     assert shown[20].startswith("66.7% · ")
