@@ -38,10 +38,10 @@ lock: $(SITE_TOOLS)
 	printf '# Every version that make installs, for .[dev], .[docs] and make test-long; the package itself accepts ranges.\n' > constraints.txt
 	$(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//' >> constraints.txt
 
-# What takes minutes, too: the README's commands as they stand, loops of other libraries
+# What takes minutes, too: the README's commands as they stand, loops of other libraries, other examples of every property
 test-long: $(INSTALLED)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt lightning accelerate
-	$(BIN)/pytest -m long -r s
+	$(BIN)/pytest -m "long or hypothesis" --hypothesis-profile random -r s
 
 # The site, in site/: what is written down about the commands comes from their parsers, the gallery from the committed results
 $(SITE_TOOLS): $(INSTALLED)

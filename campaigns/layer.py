@@ -91,7 +91,7 @@ class Layer:
         from hrnn.training import loop
 
         resumed = any(Path(self.root).glob("checkpoints/*.safetensors"))
-        for name, phase in (("after_update", "training"), ("finish", "test and result")):
+        for name, phase in (("updates", "training"), ("after_update", "training"), ("finish", "test and result")):
             inner = getattr(loop, name)
 
             def marked(*arguments: Any, inner: Any = inner, phase: str = phase, **options: Any) -> Any:

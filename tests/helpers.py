@@ -5,14 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 import torch
-from hypothesis import HealthCheck, settings
 
 import hrnn
 from tests.user_cells import LearnedStart, MinimalGRU
 
 CELLS = {"lstm": "lstm", "gru": "gru", "rnn": "rnn", "minimal": MinimalGRU, "learned": LearnedStart}
 METHODS = {"full": hrnn.Full, "restricted": hrnn.Restricted}
-PROPERTY = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
 def squares(output, target):

@@ -28,10 +28,10 @@ def environment(**variables: str) -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])} | variables
 
 
-def torchrun(*arguments: object, timeout: float = PATIENCE, variables: dict | None = None, **options) -> subprocess.CompletedProcess:
-    """Run to the end; whoever waits for it longer than `timeout` has found a hang."""
+def torchrun(*arguments: object, variables: dict | None = None, **options) -> subprocess.CompletedProcess:
+    """Run to the end; whoever waits for it longer has found a hang."""
     return subprocess.run(
-        command(*arguments, **options), env=environment(**(variables or {})), capture_output=True, text=True, timeout=timeout
+        command(*arguments, **options), env=environment(**(variables or {})), capture_output=True, text=True, timeout=PATIENCE
     )
 
 
@@ -42,7 +42,7 @@ FORKED.set_forkserver_preload(
 )
 
 
-def two_processes(program: Path, *arguments: object, timeout: float = PATIENCE) -> None:
+def two_processes(program: Path, *arguments: object) -> None:
     """Run a program in two processes with the variables that torchrun would give them; an error if one of them fails."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # here, as torchrun has it
     log = Path(f"{arguments[0]}.log")
@@ -56,7 +56,7 @@ def two_processes(program: Path, *arguments: object, timeout: float = PATIENCE) 
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout)
+        process.join(PATIENCE)
         process.kill()
     assert [process.exitcode for process in processes] == [0, 0], log.read_text()
 

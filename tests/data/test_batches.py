@@ -21,7 +21,7 @@ def part(lengths, y=None, tokens=False, channels=2):
     return Part(made, learn(made, {"training": whole(made)}))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=300), st.integers(1, 20), st.integers(0, 3))
 def test_every_row_once_in_every_epoch(lengths, batch, seed):
     plan = Buckets(lengths, batch, seed)
@@ -50,7 +50,7 @@ def test_batches_are_of_about_the_same_length():
     assert first != sorted(first, reverse=True)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=5), st.integers(1, 12), st.booleans())
 def test_chunks_hold_every_step_of_every_row_once(lengths, steps, tokens):
     made = part(lengths, tokens=tokens)
@@ -114,7 +114,7 @@ def test_rows_in_order():
     assert [some.tolist() for some in in_order(5, 2)] == [[0, 1], [2, 3], [4]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6), st.integers(1, 5), st.integers(1, 15), st.booleans())
 def test_streams_read_every_place_once(lengths, rows, window, tokens):
     if sum(lengths) < rows:

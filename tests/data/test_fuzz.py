@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hrnn.data import cache, find, inspect
@@ -51,7 +51,7 @@ def read(content: bytes, name: str) -> None:
         assert sorted(os.listdir(folder)) == ([name] if said else ["c", name])
 
 
-quick = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=80)
 
 
 @quick

@@ -25,7 +25,7 @@ def ids(made, spans):
     return {made.id(int(n)) for n in spans.numbers}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(10, 60), st.integers(0, 5), st.sampled_from(["random", "class", "group"]))
 def test_no_sequence_is_in_two_parts_and_none_is_lost(count, seed, by):
     made = sequences(count, y=lambda i: "ab"[i % 2], groups=lambda i: i // 3)

@@ -66,7 +66,7 @@ def runs(request, tmp_path_factory):
     listing = folder / "commands.json"
     listing.write_text(json.dumps({name: commands[name] for name in order}))
     launch = ROOT / "tests" / "parallel" / "trains_all.py", listing, request.param
-    done = torchrun(*launch, options=("--standalone", "--max-restarts", "3"), timeout=PATIENCE)
+    done = torchrun(*launch, options=("--standalone", "--max-restarts", "3"))
     assert done.returncode == 0, done.stderr
     return folder
 
