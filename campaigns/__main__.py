@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from campaigns.defects import Defect, Limit, Summary, markdown, write_between, write_json
-from campaigns.forked import forked, warm
+from campaigns.forked import be_patient, forked, warm
 
 # Shares of the time, by what a case costs and how many are wanted.
 SHARES = {"commands": 0.5, "kills": 0.25, "disk": 0.1, "damage": 0.1, "api": 0.05}
@@ -27,6 +27,8 @@ def main() -> int:
     if unknown := set(parts) - set(SHARES):
         sys.exit(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(SHARES)}")
     warm()
+    if options.short:
+        be_patient()
     with tempfile.TemporaryDirectory(prefix="campaign-", dir=options.scratch) as scratch:
         summaries = side_by_side(parts, options, Path(scratch))
     facts = {

@@ -18,7 +18,7 @@ import torch
 
 from campaigns.calls import CALLABLE, CALLED, CALLS, JUNK, TENSORS
 from campaigns.defects import Limit, Summary, draw
-from campaigns.forked import ended, forked, limits
+from campaigns.forked import ended, forked, limits, patient
 from campaigns.scenes import NAMES, Scene
 
 TOGETHER = 40  # calls in one child
@@ -104,7 +104,7 @@ def wait(pid: int, report: int) -> bool:
     """Until the child ends; false if it has not said anything for too long."""
     watch, size = os.pidfd_open(pid), -1
     try:
-        while not ended(watch, PATIENCE):
+        while not ended(watch, patient(PATIENCE)):
             now = os.fstat(report).st_size
             if now == size:
                 return False

@@ -29,6 +29,14 @@ def pytest_runtest_setup(item):
         seed(0)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def nothing_is_measured():
+    """What studies measure in child processes, which import torch: benchmarks do."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("hrnn.launching.measuring.measure", lambda *_, **__: 5_000_000)
+        yield
+
+
 @pytest.fixture(params=["native", "torch"])
 def engine(request, monkeypatch):
     """Both paths: what was compiled, and torch alone."""

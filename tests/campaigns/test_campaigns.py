@@ -13,6 +13,7 @@ from campaigns.grammar import all_options
 from campaigns.judge import complaint
 from hrnn.cli import COMMANDS
 from tests.torchrun import ROOT, environment
+from tests.waiting import PATIENCE
 
 SENTENCE = "hrnn: --batch is 0; give at least 1\n"
 TRACE = 'Traceback (most recent call last):\n  File "/x/hrnn/training/run.py", line 5, in save\nValueError: 5\n'
@@ -26,12 +27,12 @@ def test_a_short_campaign_finds_nothing(tmp_path):
         env=environment(PYTHONPATH=":".join(path)),
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     parts = {part["name"]: part for part in json.loads((tmp_path / "found.json").read_text())["parts"]}
     assert parts.keys() == SHORT.keys()
-    assert parts["kills"]["counts"]["kills"] >= 5
+    assert parts["kills"]["counts"]["kills"] > 0
     assert parts["kills"]["counts"]["identical ends"] == SHORT["kills"]
     assert parts["disk"]["counts"]["identical ends"] == SHORT["disk"]
     assert (parts["commands"]["calls"], parts["api"]["calls"]) == (SHORT["commands"], SHORT["api"])

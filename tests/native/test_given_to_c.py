@@ -112,16 +112,16 @@ WRONG_DECODERS = {
 
 
 @cache
-def outcomes(torch_alone: bool) -> dict[str, int]:
-    """How a process ends that computes with each of them: 0 if every call was refused. All are forks of one process that is not
-    this one: the heap may be gone."""
-    program = f"""
+def outcomes() -> dict[str, list[int]]:
+    """How a process ends that computes with each of them, natively and by torch: 0 if every call was refused. All are forks of one
+    process that is not this one: the heap may be gone."""
+    program = """
 import json, os, torch, hrnn
 from tests.native.test_given_to_c import WRONG, WRONG_DECODERS, make
 from tests.helpers import squares
 from hrnn.native import functions
-if {torch_alone}: functions._of_level = lambda dtype: None
-def tried(name):
+def tried(name, torch_alone):
+    if torch_alone: functions._of_level = lambda dtype: None
     model = make()
     (WRONG | WRONG_DECODERS)[name](model)
     x, y = torch.randn(26, 3, 3).double(), torch.randn(26, 3, 5).double()
@@ -133,12 +133,12 @@ def tried(name):
         except (ValueError, TypeError, RuntimeError, IndexError): continue
         return 3
     return 0
-found = {{}}
-for name in [*WRONG, *WRONG_DECODERS]:
+def ended(*arguments):
     if not (child := os.fork()):
-        try: os._exit(tried(name))
+        try: os._exit(tried(*arguments))
         finally: os._exit(4)
-    found[name] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+found = {name: [ended(name, alone) for alone in (False, True)] for name in [*WRONG, *WRONG_DECODERS]}
 print(json.dumps(found))
 """
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
@@ -147,4 +147,4 @@ print(json.dumps(found))
 
 @pytest.mark.parametrize("name", [*WRONG, *WRONG_DECODERS])
 def test_parameters_that_do_not_fit_are_refused(name):
-    assert outcomes(functions._of_level(torch.float64) is None)[name] == 0
+    assert outcomes()[name][functions._of_level(torch.float64) is None] == 0
