@@ -11,11 +11,10 @@ import hrnn
 from hrnn.gradients.checkpointed_top import to_next_tick
 from hrnn.schedules import InPhase
 from hrnn.segments import Clock
-from tests.helpers import PROPERTY, squares
+from tests.helpers import squares
 
 
 @given(st.lists(st.integers(1, 4), max_size=3), st.integers(0, 100))
-@PROPERTY
 def test_the_next_tick_of_the_top(periods, steps):
     schedule = InPhase(periods, Clock.start(1, len(periods)))
     for _ in schedule.moments(steps):

@@ -113,8 +113,8 @@ WRONG_DECODERS = {
 
 @cache
 def outcomes() -> dict[str, list[int]]:
-    """How a process ends that computes with each of them, natively and by torch: 0 if every call was refused. All are forks of one
-    process that is not this one: the heap may be gone."""
+    """How a process ends that computes with each of them, natively and by torch: 0 if every call was refused. All are forks of
+    one process that is not this one: the heap may be gone."""
     program = """
 import json, os, torch, hrnn
 from tests.native.test_given_to_c import WRONG, WRONG_DECODERS, make
