@@ -20,9 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hrnn.tasks import Copy
+from hrnn.training.entries import sealed
+
 CONFIG = {
-    "format": 1,
-    "version": "0.1.0",
     "task": {"name": "copy", "length": None, "start": 5, "step": 5, "until": None, "patience": None, "solved": 0.15},
     "model": {"model": "ours", "hidden_sizes": [64, 64], "periods": [5], "window": 60},
     "learning": {"batch": 50},
@@ -64,7 +65,9 @@ def lines(records: int) -> Iterator[dict[str, Any]]:
 
 def write(folder: Path, records: int, seed: int = 0) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps({**CONFIG, "upkeep": {"seed": seed}}))
+    (folder / "config.json").write_text(
+        json.dumps(sealed({**CONFIG, "upkeep": {"seed": seed}, "metrics": Copy().measured.to_json()}))
+    )
     with open(folder / "journal.jsonl", "w") as file:
         file.writelines(json.dumps(record) + "\n" for record in lines(records))
 

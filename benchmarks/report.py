@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.reading import PROGRAM
 from benchmarks.run import environment
 from hrnn.metrics import Metric, Metrics
-from hrnn.training.formats import sealed
+from hrnn.training.entries import sealed
 
 METRICS = Metrics((Metric("accuracy", higher_is_better=True, least=0, most=1),))
 PERIOD = 14

@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hrnn.metrics import Metrics
+from hrnn.tasks import TASKS
+from hrnn.training.entries import sealed
 from tests.data.made import write_table
 from tests.series.made import panel
 from tests.tiny import write_mnist, write_text
 
 CONFIG: dict[str, Any] = {
-    "format": 1,
-    "version": "0.1.0",
     "task": {"name": "copy", "solved": 0.15},
     "model": {"model": "ours", "hidden_sizes": [8, 8]},
     "learning": {"learning_rate": 0.01},
@@ -31,7 +32,10 @@ def update(number: int, **entries: Any) -> dict[str, Any]:
 def write_run(folder: Path, records: list[dict[str, Any]] | None = None, **sections: Any) -> Path:
     """A run in a folder; sections: instead of those in CONFIG."""
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({**CONFIG, **sections}))
+    entries = {**CONFIG, **sections}
+    name, options = entries["task"]["name"], {key: value for key, value in entries["task"].items() if key != "name"}
+    entries["metrics"] = (TASKS[name](**options).measured if name in TASKS else Metrics()).to_json()
+    (folder / "config.json").write_text(json.dumps(sealed(entries)))
     records = [update(number) for number in range(1, 21)] if records is None else records
     (folder / "journal.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return folder

@@ -9,6 +9,7 @@ import hrnn
 from hrnn import files
 from hrnn.errors import UserError
 from hrnn.files import AppendOnlyFile, write_atomically
+from hrnn.formats import numbered
 from hrnn.tasks import Copy
 from hrnn.training.checkpoint import DamagedError, read
 from hrnn.training.entries import whole_result
@@ -52,10 +53,10 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path):
 
 def test_a_result_that_is_repeated_says_all_that_results_say(tmp_path):
     whole = {"reason": "budget", "updates": 3, "sequences": 12, "seconds": 1.5, "test": {"accuracy": 0.5}}
-    (tmp_path / "result.json").write_text(json.dumps({"format": 2, **whole}))
+    (tmp_path / "result.json").write_text(json.dumps(numbered("run", whole)))
     assert whole_result(tmp_path, Copy().measured) == whole
     for wrong in ({"updates": "3"}, {"seconds": 10**400}, {"test": 5}, {"sequences": None}, {"longest_solved_length": 4}):
-        (tmp_path / "result.json").write_text(json.dumps({"format": 2, **whole, **wrong}))
+        (tmp_path / "result.json").write_text(json.dumps(numbered("run", {**whole, **wrong})))
         with pytest.raises(UserError, match="holds no result; remove it"):
             whole_result(tmp_path, Copy().measured)
 

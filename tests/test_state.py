@@ -214,5 +214,8 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     save_file({"weight": torch.zeros(2)}, str(path))
     with pytest.raises(ValueError, match=r"other.safetensors holds tensors but no hrnn model; write it with model.save\(\)"):
         hrnn.HRNN.load(path)
-    with pytest.raises(ValueError, match="does not describe a State"):
+    with pytest.raises(ValueError, match="has no number of a format"):
+        hrnn.State.load(path)
+    save_file({"weight": torch.zeros(2)}, str(path), {"hrnn": json.dumps({"format": 5, "kind": "head"})})
+    with pytest.raises(ValueError, match="holds no State; give what State.save wrote"):
         hrnn.State.load(path)

@@ -8,7 +8,7 @@ Importing this package is cheap: torch is imported when one of its names is firs
 
 from __future__ import annotations
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 TYPE_CHECKING = False  # type checkers take it for true; typing itself is imported late, for a quick start
 if TYPE_CHECKING:

@@ -10,15 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hrnn import tensors
 from hrnn.arguments import LARGEST, each, entries, flag, shown, whole
 from hrnn.decoders import INDICES
+from hrnn.formats import check_format
 from hrnn.room import weight_numbers
 from hrnn.segments import Given, Period, reach_of
 from hrnn.statistics import SYMBOL_WEIGHTS
 
 _LEVELS = _DECODER_LAYERS = 1000  # more of either would only take minutes to make
-FORMAT = 4  # of the file that `HRNN.save` writes
 STATISTICS = "statistics"  # of a decoder, by the name of its module
 _ENTRIES = {
     *("inputs", "hidden_sizes", "periods", "cell", "decoders", "decoder_layers", "decoder_units", "indices"),
@@ -111,17 +110,9 @@ def checked_output(output: Any) -> str:
     return output
 
 
-def upgraded(path: str | Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """A model file's configuration in the newest form. Format 1, of 0.1.0, had no number; up to format 2 local losses were
-    as they are, and all symbols counted the same; up to format 3 the output was the lowest level's."""
-    written = tensors.format_of(path, metadata, FORMAT)
-    config = {name: value for name, value in metadata.items() if name != "format"}
-    if written < 3:
-        below = config.get("periods")
-        normalized = [False] * len(below) if isinstance(below, list) else False
-        config = {"normalized": normalized, "symbol_weights": "equal", **config}
-    if written < 4:
-        config = {"output": "lowest", **config}
+def stored(path: str | Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that a model's file holds."""
+    config = check_format("model", metadata, path)
     if odd := sorted(set(config) ^ _ENTRIES):
         verb = "has" if odd[0] in config else "lacks"
         raise ValueError(f"{path} does not hold a model: its configuration {verb} {shown(odd[0])}")

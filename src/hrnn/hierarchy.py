@@ -15,6 +15,7 @@ from hrnn import checks, description, streaming, tensors
 from hrnn.arguments import entries, flag, shown, whole
 from hrnn.cells import BUILTIN, Cell, UserCell, by_hand
 from hrnn.decoders import Decoder
+from hrnn.formats import numbered
 from hrnn.forward import Forward, Listener
 from hrnn.precision import without_autocast
 from hrnn.recovery import AT_ONCE, Recovery, pieces
@@ -305,7 +306,7 @@ class HRNN(nn.Module):
         weights = {name: tensor for name, tensor in self.state_dict().items() if keep or not name.startswith("decoders.")}
         if self.device.type == "meta":
             raise ValueError("model is on meta, where nothing has a value; there is nothing to be saved")
-        tensors.write(path, weights, {**self.config, "decoders": keep, "format": description.FORMAT})
+        tensors.write(path, weights, numbered("model", {**self.config, "decoders": keep}))
 
     @staticmethod
     def load(
@@ -317,7 +318,7 @@ class HRNN(nn.Module):
         weights, metadata = tensors.read(path)
         if metadata is None:
             raise ValueError(f"{path} holds tensors but no hrnn model; write it with model.save()")
-        config = description.upgraded(path, metadata)
+        config = description.stored(path, metadata)
         stored = config["cell"]
         if cell is None and isinstance(stored, list) and None in stored:
             raise ValueError(

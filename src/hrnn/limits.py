@@ -102,7 +102,7 @@ def fitted(options: T) -> T:
 
 
 def built(kind: type[T], entries: Any, where: str) -> T:
-    """Options of this kind from entries of a file, each by its name; checked. What an older file lacks is not decided here."""
+    """Options of this kind from entries of a file, each by its name; checked."""
     if not isinstance(entries, Mapping):
         raise UserError(f"{where} is {shortened(entries)}; expected options by their names")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]

@@ -13,10 +13,10 @@ from torch import Tensor
 from hrnn import tensors as files
 from hrnn.arguments import LARGEST, entries, shown
 from hrnn.cells import CellState
+from hrnn.formats import check_format, numbered
 from hrnn.segments import Clock
 from hrnn.tensors import INTEGERS, device_of, in_memory
 
-FORMAT = 2  # of the file that `save` writes
 _CLOCK = ("position", "span", "ordinal", "skipped")
 
 
@@ -207,14 +207,15 @@ class State:
 
     def save(self, path: str | Path) -> None:
         """Write it as safetensors."""
-        files.write(path, self.tensors(), {"kind": "state", "format": FORMAT})
+        files.write(path, self.tensors(), numbered("state", {"kind": "state"}))
 
     @staticmethod
     def load(path: str | Path, device: torch.device | str = "cpu") -> State:
         """Read what `save` wrote. A file that is damaged, or was made to do harm, gets a ValueError."""
         device = device_of(device)
         tensors, metadata = files.read(path)
-        upgraded(path, metadata or {})
+        if check_format("state", metadata or {}, path).get("kind") != "state":
+            raise ValueError(f"{path} holds no State; give what State.save wrote")
         try:
             # Copies: tensors in a file are not aligned as torch's own are, and products then differ in the last bit.
             return State.from_tensors({name: t.clone() for name, t in tensors.items()}).to(device)
@@ -230,11 +231,3 @@ class State:
         if bool((row < 0).any()):
             raise ValueError(f"row has {int(row.min())}; row numbers are not negative")
         return replace(self, row=row.to(self.row))
-
-
-def upgraded(path: str | Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """A State's metadata in the newest form. Format 1, of 0.1.0, had none, and the same tensors as today."""
-    files.format_of(path, metadata, FORMAT)
-    if metadata.get("kind", "state") != "state":
-        raise ValueError(f"{path} holds no State but a {shown(metadata['kind'])}")
-    return {**metadata, "kind": "state", "format": FORMAT}

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from hrnn.arguments import path_of, shown, whole
+from hrnn.arguments import path_of, shown
 from hrnn.files import replacing
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -92,14 +92,3 @@ def read(path: Any) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
     if not isinstance(metadata, dict):
         raise ValueError(f"{path} is damaged: its metadata are not a JSON object")
     return tensors, metadata
-
-
-def format_of(path: Any, metadata: Mapping[str, Any], newest: int) -> int:
-    """The format that a file was written in; 0.1.0 wrote none, which is 1."""
-    try:
-        found = whole("format", metadata.get("format", 1))
-    except ValueError:
-        raise ValueError(f"{path} is damaged: its format is {shown(metadata['format'])}") from None
-    if found > newest:
-        raise ValueError(f"{path} has format {found} and this version of hrnn reads up to {newest}; update hrnn")
-    return found

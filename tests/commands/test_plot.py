@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from hrnn.formats import numbered
 from hrnn.report.curves import figure_of
 from hrnn.report.figure import style_of
 from hrnn.report.series import load
@@ -73,7 +74,9 @@ def test_of_a_sweep_mean_and_spread_by_setting(tmp_path, capsys):
         run = {"learning": {"learning_rate": rate}, "upkeep": {"seed": seed}}
         records = [update(number, recalled_bits_per_character=rate * number + seed) for number in (1, 2, 3 + seed)]
         write_run(sweep / f"learning-rate={rate},seed={seed}", records, **run)
-    (sweep / "sweep.json").write_text(json.dumps({"over": {"learning-rate": ["0.01", "0.02"], "seed": ["0", "1", "2"]}}))
+    (sweep / "sweep.json").write_text(
+        json.dumps(numbered("sweep", {"over": {"learning-rate": ["0.01", "0.02"], "seed": ["0", "1", "2"]}}))
+    )
     for name in ("table.json", "lock"):
         (sweep / name).write_text("{}")
     series, skipped = load([sweep])

@@ -293,7 +293,7 @@ def test_what_does_not_belong_here_is_refused_and_stays(capsys, tmp_path, name):
     else:
         (folder / "runs" / "ours").mkdir(parents=True)
         (folder / "runs" / "ours" / "seed-0.json").write_text('{"format": 0}')
-        words = "was written in format 0"
+        words = "has format 0, as files of hrnn before 0.3.0 have"
     before = {path: path.read_bytes() for path in folder.rglob("*.json")}
     assert words in complaint(capsys, *copy(folder, "--seeds", 0))
     assert {path: path.read_bytes() for path in folder.rglob("*.json")} == before

@@ -11,7 +11,7 @@ from hrnn.metrics import Metric, Metrics
 from hrnn.report.page import PLOTLY, render
 from hrnn.report.page_content import Content, gather
 from hrnn.report.page_runs import Reader
-from hrnn.training.formats import sealed
+from hrnn.training.entries import sealed
 
 METRICS = Metrics((Metric("accuracy", higher_is_better=True, least=0, most=1, levels=((0.9, "good"),)),))
 

@@ -27,7 +27,7 @@ def page(tmp_path_factory):
     place = tmp_path_factory.mktemp("page")
     write(place / "runs" / "plain")
     hostile = write(place / "runs" / HOSTILE)
-    (hostile / "result.json").write_text(json.dumps({"format": 2, "confusion": [[5, 1], [0, 6]], "classes": ["a", HOSTILE]}))
+    (hostile / "result.json").write_text(json.dumps({"format": 5, "confusion": [[5, 1], [0, 6]], "classes": ["a", HOSTILE]}))
     write(place / "runs" / "damaged", [{"no": "kind"}])
     path = place / "report.html"
     path.write_text(render(content_of(place / "runs", "copy")), encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 
 from hrnn.report import series
 from hrnn.report.page import PLOTLY, plotly_script, render, safe_json
-from hrnn.training.formats import sealed
+from hrnn.training.entries import sealed
 from tests.report.pages import config, content_of, page_of, records, write
 
 HOSTILE = "<img src=x onerror=document.title='bad'><b>&amp; \u2028 ${1} %{x}"
@@ -52,7 +52,7 @@ def test_what_was_trained(runs):
         assert words in page.text
     command = "hrnn train pixels --pool 2 --model ours --hidden-sizes 8 8 --periods 4 --window 20 --cell lstm --betas 1.0"
     assert command in page.text
-    assert "--clip None --average None --updates 100 --seed 1" in page.text
+    assert "--clip None --updates 100 --seed 1" in page.text
     assert "learning rate" in page.text  # in which they differ
     assert "0.02" in page.text
     assert "vectors by the paper's count 14" in page.text
@@ -191,7 +191,7 @@ def test_many_runs_have_few_points_each(tmp_path, monkeypatch):
 
 def test_a_confusion_matrix_of_the_result(tmp_path):
     run = write(tmp_path / "run")
-    result = {"format": 2, "reason": "budget", "confusion": [[5, 1], [0, 6]], "classes": ["a", HOSTILE]}
+    result = {"format": 5, "reason": "budget", "confusion": [[5, 1], [0, 6]], "classes": ["a", HOSTILE]}
     (run / "result.json").write_text(json.dumps(result))
     assert page_of(run).data["runs"][0]["confusion"] == {"classes": ["a", HOSTILE], "counts": [[5, 1], [0, 6]]}
     (run / "result.json").write_text(json.dumps({**result, "confusion": [[5, 1], [0]]}))
@@ -239,7 +239,7 @@ def test_no_nonsense_in_a_run_keeps_the_others_from_the_page(tmp_path):
         lines = [spoiled(record, random) if random.random() < 0.1 else record for record in records()]
         text = "".join(json.dumps(line) + "\n" for line in lines if not isinstance(line, dict) or "kind" in line)
         (bad / "journal.jsonl").write_text(text)
-        result = {"format": 2, "reason": "budget", "seconds": 3.0, "validation": {"accuracy": 0.5}, "confusion": [[1]]}
+        result = {"format": 5, "reason": "budget", "seconds": 3.0, "validation": {"accuracy": 0.5}, "confusion": [[1]]}
         (bad / "result.json").write_text(json.dumps(spoiled(result, random)))
         content = content_of(good, bad)
         assert good in [run.folder for run in content.runs]

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from hrnn.formats import numbered
 from hrnn.memory import predict, predict_checkpointed, predict_truncated
 from hrnn.report.committed import FOLDER
 from hrnn.report.page_facts import differing, notes_of, option_text, times_of
@@ -55,21 +56,12 @@ def test_memory_where_nothing_can_be_said():
 
 
 def test_time_by_part():
-    assert times_of(records(20, every=5), whole=True) == {
-        "all": 36.0,
-        "of the processor": 18.0,
-        "of validations, estimated": 16.0,
-        "of updates and all else": 20.0,
-    }
-    assert set(times_of(records(20, every=5), whole=False)) == {"all", "of the processor"}
-    assert times_of([], whole=True) == {}
-
-
-def test_time_by_part_as_the_run_counted_it():
+    assert times_of(records(20, every=5)) == {"all": 36.0, "of the processor": 18.0}
+    assert times_of([]) == {}
     times = {"seconds": 40.0, "cpu_seconds": 20.0, "validation_seconds": 12.0, "data_seconds": 3.0, "test_seconds": 4.0}
     lines = [*records(20), {"kind": "end", "update": 20, **times}]
     found = {"of learning": 21.0, "of validation": 12.0, "of the test": 4.0, "of reading data": 3.0}
-    assert times_of(lines, whole=False) == {"all": 40.0, "of the processor": 20.0, **found}
+    assert times_of(lines) == {"all": 40.0, "of the processor": 20.0, **found}
 
 
 def test_what_was_found_in_the_data():
@@ -116,14 +108,14 @@ def test_the_table_of_a_sweep(tmp_path):
     sweep = tmp_path / "sweep"
     for seed in (0, 1):
         write(sweep / f"seed={seed}", seed=seed)
-    (sweep / "sweep.json").write_text(json.dumps({"over": {"seed": ["0", "1"]}}))
+    (sweep / "sweep.json").write_text(json.dumps(numbered("sweep", {"over": {"seed": ["0", "1"]}})))
     runs = [
         {"run": "seed=0", "state": "done", "update": 20, "value": 0.91},
         {"run": "x", "state": "stopped early", "update": 7},
     ]
     row = {"setting": {"batch": "<i>10</i>"}, "mean": 0.91, "std": 0.0, "runs": runs}
     entries = {"metric": "accuracy", "judged_on": "validation", "higher_is_better": True, "rows": [row]}
-    (sweep / "table.json").write_text(json.dumps(entries))
+    (sweep / "table.json").write_text(json.dumps(numbered("sweep", entries)))
     text = page_of(sweep).text
     assert "Sweep sweep" in text
     assert "batch accuracy (validation) runs <i>10</i> 0.9100 ± 0.0000 0.9100, stopped early at update 7" in text
@@ -161,12 +153,12 @@ def test_a_study_with_damaged_files(tmp_path):
     folder.mkdir()
     (folder / "table.json").write_bytes((RESULTS / "copy-desk" / "table.json").read_bytes())
     assert f"{folder} has no curves.json" in page_of(folder).text
-    (folder / "curves.json").write_text("{}")
+    (folder / "curves.json").write_text('{"format": 5}')
     assert "its curves cannot be read" in page_of(folder).text
     curves = (RESULTS / "copy-desk" / "curves.json").read_text()
     (folder / "curves.json").write_text(re.sub(r"\[\[(\d+),", "[[NaN,", curves, count=1))
     assert "its curves cannot be read" in page_of(folder, "mnist").text
-    (folder / "table.json").write_text('{"experiment": "copy"}')
+    (folder / "table.json").write_text('{"format": 5, "experiment": "copy"}')
     content = content_of(folder, "copy")
     assert len(content.studies) == 1
     assert "does not describe a study" in content.problems[str(folder)]

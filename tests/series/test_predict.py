@@ -18,7 +18,7 @@ from hrnn.cli import main
 from hrnn.data import cache, find
 from hrnn.errors import UserError
 from hrnn.training.answers import Answers
-from hrnn.training.formats import checksum
+from hrnn.training.entries import checksum
 from hrnn.training.streaming import Stream
 from tests.commands.console import complaint, hrnn
 from tests.data.made import write_table, write_wav

@@ -10,7 +10,7 @@ import hrnn
 from hrnn.errors import LostError, UserError
 from hrnn.training import folder as folders
 from hrnn.training.checkpoint import Checkpoint, CheckpointFolder, DamagedError, read, write
-from hrnn.training.formats import checksum, sealed
+from hrnn.training.entries import checksum, sealed
 from hrnn.training.identity import compare_data
 from hrnn.training.loop import train
 from tests.commands.console import hrnn as command

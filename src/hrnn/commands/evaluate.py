@@ -84,7 +84,7 @@ def _confusion(classes: list[str], confusion: list[list[int]]) -> Table:
 
 def _check_data(trained: Trained, options: Evaluate) -> None:
     """Are the files that this part reads those that the run began with? Other data by --data are meant to differ."""
-    if options.data is not None or trained.identity.data is None:
+    if options.data is not None:
         return
     difference = compare_data(trained.identity.data, trained.config.task, [options.part], verify=True)
     if not difference.changed:

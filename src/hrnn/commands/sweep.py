@@ -15,6 +15,7 @@ from hrnn.commands.options import console, ended, parse, require_folder
 from hrnn.commands.task import full_command, help_text, task_and_rest, usage, with_names
 from hrnn.errors import DONE, UserError, shortened
 from hrnn.files import write_atomically
+from hrnn.formats import numbered
 from hrnn.launching.early import Early
 from hrnn.launching.grid import Axis, Option, Point, common, fitted, options_of, points, write_common
 from hrnn.launching.options import Where
@@ -173,7 +174,7 @@ def words(option: str, value: str, kind: Option) -> list[str]:
 
 def report(folder: Path, runs: Sequence[Point], ending: Ending, as_json: bool) -> None:
     """The table of these runs, written and shown."""
-    entries = entries_of(folder, runs)
+    entries = numbered("sweep", entries_of(folder, runs))
     table = table_of(entries, metric_of(runs, entries["judged_on"]))
     write_atomically(folder / "table.json", json.dumps(entries, indent=1).encode() + b"\n")
     write_atomically(folder / "table.md", f"{table.markdown()}\n\n{NOTE}\n".encode())

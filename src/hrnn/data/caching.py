@@ -11,11 +11,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from hrnn.data.fingerprints import differs, fingerprint
-from hrnn.data.sequences import FORMAT, MANIFEST, Sequences
+from hrnn.data.sequences import MANIFEST, Sequences
 from hrnn.data.source import Source
 from hrnn.data.writing import write
 from hrnn.errors import UserError
 from hrnn.files import check_ours, create, folder_of, make_folder, move, remove, remove_folder, sync
+from hrnn.formats import numbered
 from hrnn.room import memory_of_machine
 
 OURS = (  # names of the files in a cache, or in one that is being made
@@ -111,7 +112,7 @@ def make(source: Source, folder: Path, sort_budget: int, lasting: bool) -> None:
     known = {str(path): {**fingerprint(path), "mtime_ns": before[path][1]} for path in files}
     if changed := [path for path in files if _stat(path) != before[path]]:
         raise UserError(f"{changed[0]} changed while it was read; wait until it is complete")
-    manifest = {"format": FORMAT, "source": source.options(), "files": known, **manifest}
+    manifest = numbered("cache", {"source": source.options(), "files": known, **manifest})
     with create(folder / MANIFEST) as file:
         file.write(json.dumps(manifest).encode())
     if lasting:

@@ -10,7 +10,7 @@ from typing import Any
 from hrnn.errors import UserError
 from hrnn.telling import working
 
-Fingerprint = dict[str, Any]  # of a file: its "size" in bytes and its "sha256"; perhaps "mtime_ns", when it was changed
+Fingerprint = dict[str, Any]  # of a file: its "size" in bytes and its "sha256"; dated, also "mtime_ns", when it was changed
 
 
 def fingerprint(path: Path) -> Fingerprint:

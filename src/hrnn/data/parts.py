@@ -221,7 +221,7 @@ def _places(sequences: Sequences, pre: Preprocessing) -> Numbers:
     if pre.interval:
         if layout.time is None:
             raise UserError("the data have no times, and training had; name the column of times")
-        if pre.times is not None and pre.times != (now := time_kind(layout.time)):
+        if pre.times != (now := time_kind(layout.time)):
             remedy = "numbers in the same unit" if pre.times == "numbers" else "timestamps, such as 2024-01-01 00:00:07"
             raise UserError(f"the times of the data are {now}, and training had {pre.times}; give {remedy}")
     return np.array([layout.channels.index(name) for name in pre.channels])

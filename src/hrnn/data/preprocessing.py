@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from hrnn.arguments import shown
 from hrnn.data.times import TimeKind
 from hrnn.errors import UserError
+from hrnn.formats import check_format, numbered
 from hrnn.limits import Limit, at_least, built, option
 
 Floats = NDArray[np.float64]
-FORMAT = 1
 MANY = Limit(entries=1 << 22)
 
 
@@ -38,8 +38,7 @@ class Preprocessing:
                   empty if not
     masked:       channels that say, in one of their own, where values were missing
     interval:     the usual difference of times, if the time since the last step is an input; 0 if not
-    times:        what these are: "timestamps", whose interval is in seconds, or "numbers"; None if the time is no input, and of
-                  a run that did not note it: its interval is in whatever unit the source has
+    times:        what these are: "timestamps", whose interval is in seconds, or "numbers"; None if the time is no input
     patch:        so many steps of the source are one of the inputs
     rate:         samples per second, of audio; 0 otherwise
     targets:      "sequence", "step" or "none"
@@ -139,15 +138,14 @@ class Preprocessing:
     # On disk
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)}}
+        return numbered("preprocessing", {field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
 
     @staticmethod
     def from_json(entries: Any, where: str = "the preprocessing") -> Preprocessing:
         """What `to_json` returned, perhaps by way of a file; checked."""
-        if not isinstance(entries, dict) or entries.get("format") != FORMAT:
-            raise UserError(f"{where} is {shown(entries)}; expected one of format {FORMAT}")
-        later: dict[str, Any] = {"changes": (), "times": None}  # which older ones lack
-        rest = later | {name: value for name, value in entries.items() if name != "format"}
+        if not isinstance(entries, dict):
+            raise UserError(f"{where} is {shown(entries)}; expected its entries by their names")
+        rest = check_format("preprocessing", entries, where)
         fields = [field.name for field in dataclasses.fields(Preprocessing)]
         if missing := [name for name in fields if name not in rest]:
             raise UserError(f"{where} lacks {', '.join(missing)}")
@@ -172,6 +170,7 @@ def _check(found: Preprocessing, where: str) -> None:
         ("kinds", "token" in found.kinds and count > 1),
         ("vocabularies", [kind != "number" for kind in found.kinds] != with_entries),
         ("changes", len(found.changes) not in (0, len(found.numeric)) or any(not change > 0 for change in found.changes)),
+        ("times", found.interval > 0 and found.times is None),
         ("masked", not set(found.masked) <= {found.channels[place] for place in found.numeric}),
         ("classes", len(set(found.classes)) < len(found.classes) or (len(found.classes) < 2) == (found.target_kind == "class")),
         ("target_kind", (found.targets == "none") != (found.target_kind == "none")),

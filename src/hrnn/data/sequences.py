@@ -16,8 +16,9 @@ from hrnn.data.growing import BLOCK
 from hrnn.data.source import Layout, Numbers
 from hrnn.data.times import per_second
 from hrnn.errors import UserError, shortened
+from hrnn.formats import check_format
 
-MANIFEST, FORMAT = "cache.json", 2
+MANIFEST = "cache.json"
 
 
 class Sequences:
@@ -155,14 +156,9 @@ def _regular(path: Path) -> Path:
 def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
-        manifest = json.loads(_regular(path).read_bytes())
-        number = manifest["format"]
+        manifest = dict(json.loads(_regular(path).read_bytes()))
     except OSError as error:
         raise UserError(f"{folder} is no cache of sequences: {path.name} cannot be read ({error.strerror or error})") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"the cache {folder} is damaged ({path.name}); remove the folder, and it is made again") from None
-    if number != FORMAT:
-        raise UserError(
-            f"the cache {folder} has format {shortened(number)}, and this version knows {FORMAT}; remove the folder"
-        )
-    return dict(manifest)
+    return check_format("cache", manifest, f"the cache {folder}")

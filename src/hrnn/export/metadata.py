@@ -11,9 +11,9 @@ from torch import Tensor
 
 from hrnn.export.step import Step
 from hrnn.files import write_atomically
+from hrnn.formats import numbered
 from hrnn.hierarchy import HRNN
 
-FORMAT = 1
 CARRY = (
     "Begin with a state of zeros, one row for each sequence. Give the state that a step returns to the next step. A row that "
     "is set to zeros starts a new sequence; rows do not know of each other and may be at different places of their segments."
@@ -27,13 +27,8 @@ NESTED = (
 def of_model(model: HRNN, kind: str) -> dict[str, Any]:
     """What every exported file says."""
     config = model.config
-    return {
-        "format": FORMAT,
-        "kind": kind,
-        "dtype": name_of(model.dtype),
-        "reads": config["inputs"],
-        **{name: config[name] for name in ("hidden_sizes", "periods", "cell")},
-    }
+    shape = {name: config[name] for name in ("hidden_sizes", "periods", "cell")}
+    return numbered("export", {"kind": kind, "dtype": name_of(model.dtype), "reads": config["inputs"], **shape})
 
 
 def of_step(step: Step, x: Tensor, boundaries: Tensor | None, output: Tensor, steps: int | None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def public(trained: Trained, result: dict[str, Any] | None, notes: Sequence[str]
     config = trained.config
     metrics = config.task.measured
     named = {name for part in ("validation", "test") for name in (result or {}).get(part) or {}} - {"update"}
-    data = trained.identity.data or {}
+    data = trained.identity.data
     return {
         "update": trained.update,
         "task": {"name": name_of(config.task), **options(config.task)},

@@ -24,13 +24,13 @@ from hrnn.arguments import path_of, shown
 from hrnn.data.fingerprints import fingerprint
 from hrnn.errors import UserError, shortened, words_of
 from hrnn.files import content_of, make_folder, move, refuse_link, remove, write_atomically, writing
+from hrnn.formats import check_format, numbered
 from hrnn.hierarchy import HRNN, CellChoice
 from hrnn.hub import card, remote
 from hrnn.hub.about import public, without_scores_of_others
 from hrnn.training.entries import ABOUT, read_result, read_whole
 from hrnn.training.trained import load
 
-FORMAT = 1
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MODEL, HEAD, CONFIG, CARD = "model.safetensors", "head.safetensors", "config.json", "README.md"
 
@@ -78,7 +78,7 @@ def save_pretrained(
             raise TypeError("head is for models, and what is a run, which has its own; drop it")
         trained = load(place, **opening)
         model, head, shown_name = trained.network.levels, trained.network.head, name or place.resolve().name
-        known = read_whole(place).get(ABOUT)  # runs of older versions have none
+        known = read_whole(place).get(ABOUT)
         run = public(trained, read_result(place), known["notes"] if isinstance(known, dict) else ())
         if opening.get("checkpoint", "best") != "best":
             run = without_scores_of_others(run)
@@ -87,7 +87,8 @@ def save_pretrained(
     make_folder(folder)
     if (folder / CONFIG).exists() and not (folder / MODEL).exists():
         raise UserError(f"{folder} has a {CONFIG} of something else, such as a run; give another folder")
-    entries = {"format": FORMAT, "library_name": "hrnn", "version": hrnn.__version__, "head": _described(head), "run": run}
+    entries = {"library_name": "hrnn", "version": hrnn.__version__, "head": _described(head), "run": run}
+    entries = numbered("hub", entries)
     text = card.written(shown_name, model, entries, license, repository or folder.resolve().name)
     for file in (MODEL, HEAD, CONFIG, CARD):
         refuse_link(folder / file)
@@ -96,7 +97,7 @@ def save_pretrained(
         new = Path(scratch)
         model.save(new / MODEL)
         if head is not None:
-            tensors.write(new / HEAD, head.state_dict(), {"kind": "head", "format": FORMAT})
+            tensors.write(new / HEAD, head.state_dict(), numbered("hub", {"kind": "head"}))
         entries["files"] = {file: fingerprint(new / file)["sha256"] for file in (MODEL, HEAD) if (new / file).exists()}
         write_atomically(new / CONFIG, json.dumps(entries, indent=2).encode() + b"\n")
         write_atomically(new / CARD, text.encode(errors="backslashreplace"))
@@ -168,10 +169,11 @@ def _read(folder: Path) -> dict[str, Any]:
         entries = json.loads(content_of(path))
         if not isinstance(entries, dict) or not {"format", "head", "run"} <= entries.keys():
             raise TypeError("it has no format, head and run")
-        if entries["format"] != FORMAT:
-            raise ValueError(f"format {shortened(entries['format'])}; this version reads {FORMAT}: pip install --upgrade hrnn")
+        check_format("hub", entries, path)
         if not isinstance(entries["head"], dict | None):
             raise TypeError(f"its head is {shortened(entries['head'])}")
+    except UserError:
+        raise
     except FileNotFoundError:
         raise UserError(f"{folder} holds no model (no {CONFIG}); hrnn.hub.save_pretrained writes one") from None
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -194,9 +196,10 @@ def _head(folder: Path, described: dict[str, Any] | None, given: nn.Module | Non
             raise UserError(f"{folder} was saved without a head; drop head=")
         return None
     try:
-        weights, _ = tensors.read(folder / HEAD)
+        weights, metadata = tensors.read(folder / HEAD)
     except FileNotFoundError:
         raise UserError(f"{folder} lacks {HEAD}; put back a copy of it") from None
+    check_format("hub", metadata or {}, folder / HEAD)
     if given is None:
         if described.get("kind") != "linear":
             own = shortened(described.get("name"))

@@ -17,17 +17,16 @@ from typing import Any
 import hrnn.training.folder as folders
 from hrnn.errors import UserError, shortened
 from hrnn.files import write_atomically
+from hrnn.formats import check_format, numbered
 from hrnn.launching.units import Unit
 from hrnn.limits import NAME_BYTES
 from hrnn.tasks import Task
 from hrnn.training.config import PARTS, Config, resolved, to_json
 from hrnn.training.entries import SWEEP, in_words
-from hrnn.training.formats import check_format, with_old_values
 
 SEED = "seed"
 NAME_LENGTH = 40  # characters of a value in the name of a run
 MOST_RUNS = 10_000
-FORMAT = 1  # of sweep.json; it may go without its number
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ def _check_different(grid: Sequence[Point]) -> None:
 def common(base: Config[Any], axes: Sequence[Axis]) -> dict[str, Any]:
     """What sweep.json holds."""
     over = {axis.name: [shown(value) for value in axis.values] for axis in axes}
-    return {"format": FORMAT, "over": over, "options": to_json(base)}
+    return numbered("sweep", {"over": over, "options": to_json(base)})
 
 
 def fitted(folder: Path, grid: Sequence[Point], here: dict[str, Any], base: Config[Any]) -> list[Point]:
@@ -184,9 +183,8 @@ def read_common(folder: Path) -> dict[str, Any] | None:
     """What an earlier sweep of this folder wrote down."""
     path = folder / SWEEP
     try:
-        entries = {"format": FORMAT, **json.loads(path.read_text())}
-        check_format(entries, FORMAT, path)
-        return {"over": dict(entries["over"]), "options": with_old_values(dict(entries["options"]))}
+        entries = check_format("sweep", dict(json.loads(path.read_text())), path)
+        return {"over": dict(entries["over"]), "options": dict(entries["options"])}
     except FileNotFoundError:
         return None
     except UserError:

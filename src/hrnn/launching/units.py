@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import hrnn.training.folder as folders
 from hrnn.errors import DONE, INTERRUPTED, UserError
 from hrnn.files import refuse_link, write_atomically
+from hrnn.formats import check_format, numbered
 from hrnn.training.config import Config, Runtime, to_json
 from hrnn.training.entries import in_words
 from hrnn.training.sizes import check
@@ -84,7 +85,7 @@ def prepare(folder: Path, units: Sequence[Unit]) -> list[Unit]:
 
 def stop_early(place: Path, why: dict[str, Any]) -> None:
     """Tell the process that works on a unit, wherever it is, to stop with a checkpoint; the unit stays stopped."""
-    write_atomically(place / EARLY, json.dumps(why, indent=2).encode() + b"\n")
+    write_atomically(place / EARLY, json.dumps(numbered("run", why), indent=2).encode() + b"\n")
 
 
 def stopped_early(place: Path) -> dict[str, Any] | None:
@@ -95,4 +96,5 @@ def stopped_early(place: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError) as error:
         raise UserError(f"{place / EARLY} cannot be read ({error}); remove it to let the run go on") from None
+    check_format("run", why, place / EARLY)
     return None if (place / folders.RESULT).exists() else why

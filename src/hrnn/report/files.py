@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hrnn.files import write_atomically
+from hrnn.formats import numbered
 from hrnn.report.figure import save
 from hrnn.report.picture import Picture, draw, thinned, to_json
 
@@ -24,4 +25,4 @@ def write_files(folder: Path, entries: dict[str, Any], page: str, picture: Pictu
 
 def curves(picture: Picture) -> bytes:
     """What curves.json holds."""
-    return json.dumps(to_json(thinned(picture)), separators=(",", ":")).encode() + b"\n"
+    return json.dumps(numbered("study", to_json(thinned(picture))), separators=(",", ":")).encode() + b"\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hrnn.errors import UserError
 from hrnn.files import content_of
+from hrnn.formats import check_format
 from hrnn.report.files import TABLE
 from hrnn.report.page_runs import Reader, ShownRun
 from hrnn.report.page_studies import Study, committed_study, is_study, study_in
@@ -81,11 +82,13 @@ def _sweep(path: Path, content: Content) -> None:
     if not runs:
         return
     try:
-        entries = json.loads(content_of(path / TABLE))
+        entries = check_format("sweep", dict(json.loads(content_of(path / TABLE))), path / TABLE)
         metrics = runs[0].loaded.described.metrics
         metric = metrics.judged_by if entries["judged_on"] == "progress" else metrics.score
         content.sweeps.append((path.name, table_of(entries, metric)))
     except FileNotFoundError:
         pass  # written when the sweep ends
+    except UserError as error:
+        content.problems[str(path / TABLE)] = str(error)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         content.problems[str(path / TABLE)] = str(cannot_read(path / TABLE, error))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
 from hrnn.report.summary import number
-from hrnn.training.entries import ABOUT
-from hrnn.training.formats import SECTIONS
+from hrnn.training.entries import ABOUT, SECTIONS
 from hrnn.training.journal import Record
 
 SHOWN_ANYWAY = (  # in the table, as counted; or too long for it, or of no interest
@@ -35,10 +32,8 @@ def engine_of(records: Sequence[Record]) -> dict[str, Any] | None:
     return found[-1] if found and isinstance(found[-1], dict) else None
 
 
-def times_of(records: Sequence[Record], whole: bool) -> dict[str, float]:
-    """Seconds: all, those of the processor, and how they were shared out up to the last record that says it. Runs that began
-    with an older version do not say it: where every record is at hand (whole), a validation then takes what lies between its
-    record and the one before it, without the updates in between at their usual pace."""
+def times_of(records: Sequence[Record]) -> dict[str, float]:
+    """Seconds: all, those of the processor, and how they were shared out up to the last record that says it."""
     timed = [r for r in records if number(r.get("seconds")) is not None and number(r.get("update")) is not None]
     if not timed:
         return {}
@@ -46,23 +41,7 @@ def times_of(records: Sequence[Record], whole: bool) -> dict[str, float]:
     found = {"all": total}
     if processor := [record["cpu_seconds"] for record in timed if number(record.get("cpu_seconds")) is not None]:
         found["of the processor"] = max(processor)
-    if shared := next(filter(None, map(_shared_out, reversed(timed))), {}):
-        return found | shared
-    pairs = list(pairwise(timed))
-    paces = []
-    for before, after in pairs:
-        updates = after["update"] - before["update"]
-        if before["kind"] == after["kind"] == "update" and updates > 0:
-            paces.append(max(0.0, after["seconds"] - before["seconds"]) / updates)
-    if not whole or not paces or not any(record["kind"] == "validation" for record in timed):
-        return found
-    pace, validation = median(paces), 0.0
-    for before, after in pairs:
-        if after["kind"] == "validation":
-            trained = pace * (after["update"] - before["update"])
-            validation += max(0.0, after["seconds"] - before["seconds"] - trained)
-    validation = min(validation, total)
-    return {**found, "of validations, estimated": validation, "of updates and all else": total - validation}
+    return found | next(filter(None, map(_shared_out, reversed(timed))), {})
 
 
 def _shared_out(record: Record) -> dict[str, float]:

@@ -46,7 +46,7 @@ def template_entries(
         ),
         "notes": notes_of(entries),
         "memory": memory_of(entries, engine, run.result, measured),
-        "times": {name: f"{seconds:,.1f} s" for name, seconds in times_of(records, run.whole).items()},
+        "times": {name: f"{seconds:,.1f} s" for name, seconds in times_of(records).items()},
         "last": _last(columns, run.loaded.described.metrics),
         "sample": sample,
         "recorded": bool(columns),

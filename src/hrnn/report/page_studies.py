@@ -9,6 +9,7 @@ from typing import Any
 
 from hrnn.errors import UserError
 from hrnn.files import content_of
+from hrnn.formats import check_format
 from hrnn.report.committed import FOLDER, committed
 from hrnn.report.figure import Line, means, summed_up
 from hrnn.report.files import CURVES, TABLE
@@ -59,13 +60,18 @@ def study_in(folder: Path) -> Study:
     except (OSError, ValueError, RecursionError) as error:
         raise cannot_read(folder / TABLE, error) from None
     try:
-        curves, problem = json.loads(content_of(folder / CURVES)), ""
+        curves, problem = check_format("study", dict(json.loads(content_of(folder / CURVES))), folder / CURVES), ""
     except FileNotFoundError:
         curves, problem = None, f"{folder} has no {CURVES}"
-    except (OSError, ValueError, RecursionError) as error:
+    except UserError as error:
+        curves, problem = None, str(error)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         curves, problem = None, str(cannot_read(folder / CURVES, error))
     try:
+        check_format("study", table, folder / TABLE)
         return study_of(table, curves, problem)
+    except UserError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise UserError(f"{folder / TABLE} does not describe a study ({type(error).__name__}: {error})") from None
 

@@ -157,4 +157,4 @@ def from_json(entries: dict[str, Any]) -> Picture:
             marks = [(level, words) for level, words in panel["marks"]]
             made.append(Axis(**{**panel, "curves": curves, "marks": marks}))
         rows.append(made)
-    return Picture(**{**entries, "rows": rows})
+    return Picture(**{**{name: value for name, value in entries.items() if name != "format"}, "rows": rows})

@@ -11,6 +11,7 @@ import numpy as np
 
 from hrnn.errors import UserError
 from hrnn.files import content_of
+from hrnn.formats import check_format
 from hrnn.metrics import Metric
 from hrnn.report.figure import Line
 from hrnn.report.summary import Described, describe, number, places
@@ -135,9 +136,11 @@ def _by_setting(swept: dict[Path, list[str]], runs: dict[Path, LoadedRun]) -> li
 def _varied(folder: Path) -> list[str]:
     """The options that a sweep varies, without the seed."""
     try:
-        over = dict(json.loads(content_of(folder / SWEEP))["over"])
+        entries = json.loads(content_of(folder / SWEEP))
+        over = dict(entries["over"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise cannot_read(folder / SWEEP, error) from None
+    check_format("sweep", entries, folder / SWEEP)
     return [option for option in over if option != "seed"]
 
 

@@ -52,14 +52,12 @@ def trained(entries: Entries) -> list[str]:
     """When, with what and on what the runs were made, each once."""
     found = set()
     for one in entries["environments"]:
-        version = one.get("hrnn") or entries.get("hrnn")  # older tables have it for all runs together
-        versions = f"hrnn {version}, " if version else ""
         python = f"Python {one['python']}, " if "python" in one else ""
         system = f", {one['system']}" if "system" in one else ""
         processor = one.get("processor") or one["cpu"]
         commit = f"commit {one['commit']}, " if one.get("commit") else ""
         torch = f"torch {one['torch']}, {python}"
-        found.add(f"{one['date']}, {versions}{commit}{torch}{processor}, {one['cores']} cores{system}")
+        found.add(f"{one['date']}, hrnn {one['hrnn']}, {commit}{torch}{processor}, {one['cores']} cores{system}")
     return sorted(found)
 
 

@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import hrnn.studies.recipes as recipes
 from hrnn.files import write_atomically
+from hrnn.formats import check_format, numbered
 from hrnn.launching.measuring import batches, bytes_of, seconds_of
 from hrnn.launching.units import Ending, Engine
 from hrnn.studies.experiment import Experiment, Quantity, Record, Row, Search, Trial
@@ -191,8 +191,9 @@ def reproduce(request: Request, engine: Engine) -> tuple[Request, Ending]:
 def equals(request: Request) -> dict[str, Any]:
     """What was measured of methods that are not trained, by row."""
     path = request.folder / EQUAL
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return found
+    if not path.exists():
+        return {}
+    return check_format("study", json.loads(path.read_text()), path)
 
 
 def measure_equal(request: Request) -> None:
@@ -217,4 +218,4 @@ def measure_equal(request: Request) -> None:
             "environment": environment(),
             "model": to_json(own)["model"],
         }
-        write_atomically(Path(request.folder / EQUAL), json.dumps(there, indent=1).encode() + b"\n")
+        write_atomically(request.folder / EQUAL, json.dumps(numbered("study", there), indent=1).encode() + b"\n")

@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 import hrnn.studies.results as results
+from hrnn.formats import numbered
 from hrnn.launching.measuring import bytes_of
 from hrnn.launching.run import run
 from hrnn.launching.units import Ending, Engine, Unit
@@ -64,12 +65,8 @@ class Request:
     @property
     def shown(self) -> dict[str, Any]:
         """What a table says of itself."""
-        return {
-            **self.setting,
-            "searched": self.asked_for_search,
-            "called": self.called,
-            "data": list(self.experiment.data),
-        }
+        said = {"searched": self.asked_for_search, "called": self.called, "data": list(self.experiment.data)}
+        return numbered("study", {**self.setting, **said})
 
     @property
     def rows(self) -> tuple[Row, ...]:

@@ -22,14 +22,13 @@ import torch
 import hrnn
 from hrnn.errors import UserError
 from hrnn.files import make_folder, write_atomically
+from hrnn.formats import check_format, numbered
 from hrnn.launching.units import Unit
 from hrnn.training.config import Config, to_json
 from hrnn.training.entries import in_words
 from hrnn.training.folder import read_result
-from hrnn.training.formats import check_format, with_old_values
 from hrnn.training.journal import JOURNAL
 
-FORMAT = 1
 SOURCE = Path(hrnn.__file__).parent
 RUNS, WORK, SEARCH = "runs", "work", "search"
 PLACES = ("task.data", "task.validation", "task.test", "task.download", "task.mirror")  # where data are, not which
@@ -75,18 +74,13 @@ def read(folder: Path, unit: Unit, setting: dict[str, Any]) -> RunResult | None:
     if found is None:
         return None
     try:
-        there = {**_setting(found.entries["setting"]), **with_old_values(found.entries["config"])}
+        there = {**found.entries["setting"], **found.entries["config"]}
         difference = in_words(there, {**setting, **to_json(unit.config)}, ignored=PLACES)
     except (KeyError, TypeError) as error:
         raise _unreadable(path, error) from None
     if difference:
         raise UserError(f"{path} is of another recipe ({difference}); give another --folder")
     return found
-
-
-def _setting(there: dict[str, Any]) -> dict[str, Any]:
-    """What a run belongs to; 0.1.0 said "grid" where it had searched beta in another way."""
-    return {"searched": False, **{("searched" if name == "grid" else name): value for name, value in there.items()}}
 
 
 def stored(folder: Path, name: str) -> RunResult | None:
@@ -105,15 +99,14 @@ def stored(folder: Path, name: str) -> RunResult | None:
 
 
 def entries_of(path: Path) -> dict[str, Any]:
-    """The JSON of a run; which version of hrnn wrote it is information only. Format 1 may go without its number."""
+    """The JSON of a run; which version of hrnn wrote it is information only."""
     try:
-        entries = {"format": FORMAT, **json.loads(path.read_text())}
+        entries = dict(json.loads(path.read_text()))
     except FileNotFoundError:
         raise
     except (OSError, ValueError, TypeError) as error:
         raise _unreadable(path, error) from None
-    check_format(entries, FORMAT, path)
-    return entries
+    return check_format("study", entries, path)
 
 
 def _unreadable(path: Path, error: Exception) -> UserError:
@@ -144,7 +137,6 @@ def export(
     lines = journal.read_bytes() if journal.exists() else b""
     write_atomically(path.with_suffix(".jsonl"), lines[: lines.rfind(b"\n") + 1], folder)  # a last line may be half written
     entries = {
-        "format": FORMAT,
         "hrnn": hrnn.__version__,
         "setting": setting,
         "result": None if failure else read_result(work),
@@ -154,7 +146,7 @@ def export(
         "environment": environment(),
         "config": without_places(unit.config),
     }
-    write_atomically(path, json.dumps(entries, indent=1).encode() + b"\n", folder)
+    write_atomically(path, json.dumps(numbered("study", entries), indent=1).encode() + b"\n", folder)
 
 
 def without_places(config: Config[Any]) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from hrnn.studies.experiment import Experiment, Row
 from hrnn.studies.plan import Request, run_missing
 from hrnn.studies.recipes import BUDGET, COPY, LEARNING, MODEL, PIXELS, TEXT, Profile, complete
 from hrnn.training.config import Config, from_json
-from hrnn.training.formats import with_old_values
 from hrnn.training.network import unrolled
 
 TUNING_SEED = 100
@@ -149,7 +148,7 @@ def points(folder: Path, name: str) -> list[Point]:
         return []
     task = name.partition("/")[0]
     by_progress, entry = TASKS[task].task.judged_by_progress, judged_by(task).name
-    config = from_json(with_old_values(stored.entries["config"]))
+    config = from_json(stored.entries["config"])
     share = unrolled(config) / config.window if task == "text" else 1.0  # of mr-hrnn, a sequence has fewer characters
     made: list[Point] = []
     moves = 0

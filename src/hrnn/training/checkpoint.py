@@ -22,20 +22,20 @@ from torch import Tensor
 
 from hrnn.errors import UserError, shortened, words_of
 from hrnn.files import content_of, make_folder, move, remove, write_atomically
-from hrnn.training.entries import in_words
-from hrnn.training.formats import BEGUN_BY_1, CHECKPOINT_FORMAT, SECTIONS, upgrade_facts
+from hrnn.formats import check_format, numbered
+from hrnn.training.entries import SECTIONS, in_words
 
 FACTS: dict[str, Any] = {
-    "run": str | None,
-    "config": dict | None,
+    "run": str,
+    "config": dict,
     "position": dict,
     "course": dict,
     "optimizers": list,
     "journal": dict,
     "pins": list,
     "torch": str,
+    "engine": str,
 }
-
 
 AVERAGE = "average"  # section of the averaged weights, where a run has them
 
@@ -61,12 +61,11 @@ class Checkpoint:
         return self.section(AVERAGE) or self.section("network")
 
 
-def _checksum(tensors: Mapping[str, Tensor], facts: str, *, names_only: bool = False) -> str:
-    """Over names, dtypes, shapes and bytes of the tensors, and the facts; format 1 left out dtypes and shapes."""
+def _checksum(tensors: Mapping[str, Tensor], facts: str) -> str:
+    """Over names, dtypes, shapes and bytes of the tensors, and the facts."""
     digest = hashlib.sha256(facts.encode())
     for name, tensor in sorted(tensors.items()):
-        head = name if names_only else json.dumps([name, str(tensor.dtype), list(tensor.shape)])
-        digest.update(head.encode())
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
@@ -74,7 +73,7 @@ def _checksum(tensors: Mapping[str, Tensor], facts: str, *, names_only: bool = F
 def pack(checkpoint: Checkpoint) -> bytes:
     """The content of its file."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
-    facts = json.dumps({**checkpoint.facts, "format": CHECKPOINT_FORMAT})
+    facts = json.dumps(numbered("checkpoint", checkpoint.facts))
     return save(tensors, {"facts": facts, "checksum": _checksum(tensors, facts)})
 
 
@@ -98,11 +97,11 @@ def unpack(content: bytes, path: Path) -> Checkpoint:
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
         text = header["facts"]
         facts = json.loads(text)
-        if header["checksum"] != _checksum(tensors, text, names_only="format" not in facts):
+        if header["checksum"] != _checksum(tensors, text):
             raise DamagedError(f"{path} does not match its checksum")
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError, RecursionError) as error:
         raise DamagedError(f"{path} cannot be read ({words_of(error)})") from None
-    return Checkpoint(tensors, upgrade_facts(facts, path))
+    return Checkpoint(tensors, check_format("checkpoint", facts, path))
 
 
 def _check_facts(facts: dict[str, Any], path: Path) -> None:
@@ -149,12 +148,10 @@ class CheckpointFolder:
 
     def _refuse(self, path: Path, facts: dict[str, Any]) -> None:
         """Refuse a checkpoint of another run, and say what tells them apart."""
-        if facts["run"] is None and str(self.run).startswith(BEGUN_BY_1):
-            return  # written before checkpoints said of which run they are
         there, here = ({name: (entries or {}).get(name) for name in SECTIONS} for entries in (facts["config"], self.config))
-        difference = in_words(there, here) if facts["config"] and self.config else ""
+        difference = in_words(there, here) if self.config else ""
         raise UserError(
-            f"{path} is of another run ({facts['run'] or 'of an older version'}; {self.folder.parent} is {self.run})"
+            f"{path} is of another run ({facts['run']}; {self.folder.parent} is {self.run})"
             f"{': ' + difference if difference else ''}; put back the files that belong together"
         )
 

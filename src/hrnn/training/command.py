@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Collection
 from typing import Any
 
-from hrnn.training.formats import SECTIONS
+from hrnn.training.entries import SECTIONS
 
 HIDDEN = {  # what a task finds out by itself, and no option says; a test compares these
     "pixels": ("order",),

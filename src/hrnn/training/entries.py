@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import hrnn
 from hrnn.errors import UserError, shortened, words_of
 from hrnn.files import content_of, opened
-from hrnn.limits import built
+from hrnn.formats import check_format, numbered
 from hrnn.metrics import Metrics
-from hrnn.training.formats import SECTIONS, checksum, upgrade_config, upgrade_result, with_old_values
 
 HEADER_BYTES = 100_000_000  # at most, as safetensors has it
 CONFIG, RESULT, LOCK = "config.json", "result.json", "lock"
 METRICS = "metrics"  # in config.json: how the run's numbers read
 ABOUT = "about"  # what its task found in the data, in words, and how wide inputs and outputs are
+SECTIONS = ("task", "model", "learning", "budget", "upkeep")
 SWEEP = "sweep.json"  # in the folder of a sweep: what every run of it has in common, and what was varied
 
 
+def checksum(entries: dict[str, Any]) -> str:
+    """Of everything but the checksum itself, whatever the order and the white space."""
+    content = {key: value for key, value in entries.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def sealed(entries: dict[str, Any]) -> dict[str, Any]:
+    """Entries as config.json holds them."""
+    content = numbered("run", {"version": hrnn.__version__, **entries})
+    return {**content, "checksum": checksum(content)}
+
+
 def read_whole(folder: Path) -> dict[str, Any]:
-    """All that config.json holds, in today's form; one that was edited is refused."""
+    """All that config.json holds; one that was edited, or is not of this version's format, is refused."""
     path = folder / CONFIG
     try:
         stored = json.loads(content_of(path))
@@ -31,16 +45,16 @@ def read_whole(folder: Path) -> dict[str, Any]:
             raise TypeError("it holds no entries")
         if strange := [name for name in SECTIONS if not isinstance(stored.get(name), dict)]:
             raise TypeError(f"it has no {strange[0]}")
-        entries = upgrade_config(stored, path)
-        if stored["format"] != 1 and stored.get("checksum") != checksum(stored):
-            _refuse_edits(folder, entries)
+        check_format("run", stored, path)
+        if stored.get("checksum") != checksum(stored):
+            _refuse_edits(folder, stored)
     except UserError:
         raise
     except FileNotFoundError:
         raise UserError(f"{folder} holds no run (no {CONFIG}); hrnn runs lists those of a folder") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise cannot_read(path, error) from None
-    return entries
+    return stored
 
 
 def read_entries(folder: Path) -> dict[str, Any]:
@@ -50,17 +64,9 @@ def read_entries(folder: Path) -> dict[str, Any]:
 
 
 def metrics_of(entries: dict[str, Any]) -> Metrics:
-    """What a run is measured by, from all that its config.json holds. Where an older version did not write it down, a built-in
-    task is asked, which takes torch; a task of the user's own is not imported for it."""
+    """What a run is measured by, from all that its config.json holds."""
     try:
-        if METRICS in entries:
-            return Metrics.from_json(entries[METRICS])
-        options = dict(entries["task"])
-        if ":" in options["name"]:
-            return Metrics()
-        from hrnn.tasks import task_named
-
-        return built(task_named(options.pop("name")), options, "the task").measured
+        return Metrics.from_json(entries[METRICS])
     except (UserError, KeyError, TypeError, ValueError, AttributeError):  # to be shown, no more than that
         return Metrics()
 
@@ -90,7 +96,7 @@ def as_checkpointed(folder: Path) -> dict[str, Any] | None:
             with opened(path) as file:
                 length = int.from_bytes(file.read(8), "little")
                 header = json.loads(file.read(min(length, HEADER_BYTES)))
-            return with_old_values(dict(json.loads(header["__metadata__"]["facts"])["config"]))
+            return dict(json.loads(header["__metadata__"]["facts"])["config"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return None
@@ -106,7 +112,7 @@ def read_result(folder: Path) -> dict[str, Any] | None:
         raise cannot_read(folder / RESULT, error) from None
     if not isinstance(entries, dict):
         raise no_result(folder)
-    return upgrade_result(entries, folder / RESULT)
+    return check_format("run", entries, folder / RESULT)
 
 
 def no_result(folder: Path) -> UserError:

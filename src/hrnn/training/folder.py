@@ -15,18 +15,18 @@ from typing import Any
 import hrnn
 from hrnn.errors import UserError, shortened, words_of
 from hrnn.files import append, check_ours, make_folder, refuse_link, remove, remove_folder, write_atomically, writing
+from hrnn.formats import numbered
 from hrnn.hierarchy import Tokens
 from hrnn.metrics import Metrics
 from hrnn.tasks import TASKS, Task
 from hrnn.torchrun import LostError, launcher, restarts
 from hrnn.training.config import PARTS, Config, from_json, to_json
-from hrnn.training.entries import ABOUT, LOCK, METRICS, SWEEP, metrics_of, read_whole
+from hrnn.training.entries import ABOUT, LOCK, METRICS, SECTIONS, SWEEP, metrics_of, read_whole, sealed
 from hrnn.training.entries import CONFIG as CONFIG
 from hrnn.training.entries import RESULT as RESULT
 from hrnn.training.entries import is_locked as is_locked
 from hrnn.training.entries import read_entries as read_entries
 from hrnn.training.entries import read_result as read_result
-from hrnn.training.formats import RESULT_FORMAT, SECTIONS, sealed
 from hrnn.training.identity import Identity, Trust, new_identity, own_names
 from hrnn.training.journal import EVENTS, JOURNAL
 
@@ -129,10 +129,10 @@ def read_run(folder: Path) -> Stored:
         identity = Identity(entries["id"], entries["data"], entries["modules"])
         if not isinstance(identity.id, str) or not isinstance(identity.modules, dict):
             raise TypeError("it has no id")
-        for name, file in (identity.data or {}).items():
+        for name, file in identity.data.items():
             if not isinstance(file["size"], int) or not isinstance(file["sha256"], str):
                 raise TypeError(f"the checksum of {name} is missing")
-            if not isinstance(file.get("mtime_ns", 0), int):
+            if not isinstance(file["mtime_ns"], int):
                 raise TypeError(f"the time of {name} is no number")
     return Stored(folder, options, identity, metrics_of(entries))
 
@@ -179,12 +179,12 @@ def check_still_there(folder: Path, run: str) -> None:
         raise LostError(f"{folder} was removed while its run was being trained; nothing is left of it") from None
     except (OSError, ValueError):
         return  # not for now: it may be back at the next checkpoint
-    if isinstance(entries, dict) and entries.get("format") != 1 and entries.get("id") != run:
+    if isinstance(entries, dict) and entries.get("id") != run:
         raise LostError(f"{folder} now holds another run than the one that was being trained; this one ends here")
 
 
 def write_result(folder: Path, result: dict[str, Any]) -> None:
-    write_atomically(folder / RESULT, json.dumps({"format": RESULT_FORMAT, **result}, indent=2).encode() + b"\n")
+    write_atomically(folder / RESULT, json.dumps(numbered("run", result), indent=2).encode() + b"\n")
 
 
 @contextmanager

@@ -23,14 +23,13 @@ from hrnn.training.config import Config, to_json
 class Identity:
     """
     id:      of the run, drawn at random
-    data:    every file that the task reads, by its path, with size, checksum and time of change (not in runs of older
-             versions); None: not known, in runs of older versions
+    data:    every file that the task reads, by its path, with size, checksum and time of change
     modules: the folder of each module that a task or cell was loaded from, by its name
     """
 
     id: str
-    data: dict[str, Fingerprint] | None = None
-    modules: dict[str, str] = field(default_factory=dict)
+    data: dict[str, Fingerprint]
+    modules: dict[str, str]
 
 
 def new_identity(config: Config[Any]) -> Identity:

@@ -53,7 +53,7 @@ class Position:
     @staticmethod
     def from_json(entries: dict[str, Any]) -> Position:
         """What a checkpoint says of how far its run was, checked."""
-        sums = {name: dict(entries.get(name, {})) for name in ("since_record", "of_batch")}
+        sums = {name: dict(entries[name]) for name in ("since_record", "of_batch")}
         position = Position(**{**entries, **{name: Sums.from_json(one) for name, one in sums.items()}})
         counts = (position.batches, position.windows, position.updates, position.without_gain, *position.moves)
         summed = (number for one in sums.values() for number in one.values())

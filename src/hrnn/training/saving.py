@@ -23,7 +23,6 @@ from hrnn.tasks import Task
 from hrnn.trackers import Tracked, Tracker
 from hrnn.training.checkpoint import AVERAGE, Checkpoint, DamagedError, flatten_optimizer, pack, restore_optimizer, unpack
 from hrnn.training.config import Budget, Config, checked, from_json, to_json
-from hrnn.training.formats import BEGUN_BY_1
 from hrnn.training.identity import Difference, Identity, Trust, compare_data, data_of
 from hrnn.training.journal import JOURNAL, Journal
 from hrnn.training.network import Network
@@ -73,9 +72,6 @@ def begin(
     lengths = go_to_newest(run)
     run.warnings += difference.warnings
     if stored is not None:
-        if stored.identity.data is None and identity and identity.data:
-            known_now = "as it began with an older version; from now on it knows those that are there"
-            run.warnings.append(f"{folder} did not remember its data, {known_now}")
         remove_partial(folder)
         remove_partial(folder / folders.CHECKPOINTS, folder)
         if not difference:
@@ -99,15 +95,13 @@ def _with_data(
     folder: Path, began: Identity, task: Task, accept_changed_data: bool, verify: bool
 ) -> tuple[Identity, Difference]:
     """The run's identity with the data that are there now, and how they are not those that it began with."""
-    difference = Difference() if began.data is None else compare_data(began.data, task, verify=verify)
+    difference = compare_data(began.data, task, verify=verify)
     if difference.changed and not accept_changed_data:
         raise UserError(
             f"the data of {folder} are not those that it began with: {difference}; put them back, "
             "or go on with what is there by --accept-changed-data"
         )
-    if began.data is not None and not difference:
-        return began, difference
-    return replace(began, data=data_of(task)), difference
+    return replace(began, data=data_of(task)) if difference else began, difference
 
 
 def _write_changes(run: Run, began: Identity, budget: Budget | None) -> None:
@@ -176,8 +170,7 @@ def go_to_newest(run: Run) -> Lengths | None:
     run.warnings += [f"{complaint}; continuing from update {run.position.updates}" for complaint in complaints]
     if (written := checkpoint.facts["torch"]) != torch.__version__:
         run.warnings.append(f"started with torch {written}, this is {torch.__version__}: last bits may differ")
-    written = checkpoint.facts.get("engine")  # older versions did not note it
-    if isinstance(written, str) and written != run.engine.short:
+    if (written := checkpoint.facts["engine"]) != run.engine.short:
         run.computed_by = written
         run.warnings.append(f"computed by {written} so far, and by {run.engine.short} from here on: last bits may differ")
     return dict(checkpoint.facts["journal"])
@@ -185,11 +178,10 @@ def go_to_newest(run: Run) -> Lengths | None:
 
 def _refuse_without_checkpoint(run: Run) -> None:
     """A run has its first checkpoint before its first record: where only the checkpoints are gone, beginning again would wipe
-    out what is left. Those of format 1 had none for a while."""
+    out what is left."""
     aside = sorted(run.checkpoints.folder.glob("*.damaged"))
     journal = run.folder / JOURNAL
-    recorded = journal.is_file() and journal.stat().st_size > 0
-    if aside or (recorded and run.identity is not None and not run.identity.id.startswith(BEGUN_BY_1)):
+    if aside or (journal.is_file() and journal.stat().st_size > 0):
         only = f"only {aside[-1].name}, which is damaged" if aside else "none, though the run has recorded updates"
         raise UserError(f"no checkpoint of {run.folder} can be read: there is {only}; {REMEDY}")
 
