@@ -335,7 +335,7 @@ def test_stored_and_read_back_it_is_the_same(tmp_path):
         ({"normalise": "all"}, "normalise is 'all'"),
         ({"kinds": ["number"] * 3}, "has vocabularies"),
         ({"masked": ["c"]}, "has masked"),
-        ({"interval": 2.0}, "has times None"),
+        ({"times": None}, "has times None"),
         ({"classes": ["a"]}, None),
         ({"surprise": 1}, "no option 'surprise'"),
         ({"targets": "step"}, "has target_kind"),

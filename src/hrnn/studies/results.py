@@ -90,6 +90,8 @@ def stored(folder: Path, name: str) -> RunResult | None:
         entries = entries_of(path)
         lines = path.with_suffix(".jsonl").read_bytes().splitlines()
         return RunResult(entries, [json.loads(line) for line in lines])
+    except UserError:
+        raise
     except FileNotFoundError as error:
         if Path(error.filename) == path:
             return None
