@@ -3,6 +3,7 @@
 import json
 
 from hrnn.errors import INTERRUPTED
+from hrnn.formats import numbered
 from hrnn.launching import early
 from hrnn.launching.cluster import train_unit
 from hrnn.launching.early import Early, losing, score_of
@@ -44,7 +45,7 @@ def finished(folder, one, accuracy):
     kinds = [("validation" if n % 50 == 0 else "update", n) for n in range(1, updates + 1)]
     records = [{"kind": kind, "update": n, "sequences": 4 * n, "accuracy": accuracy} for kind, n in kinds]
     (folder / one.name / JOURNAL).write_text("".join(json.dumps(record) + "\n" for record in records))
-    (folder / one.name / folders.RESULT).write_text("{}")
+    (folder / one.name / folders.RESULT).write_text(json.dumps(numbered("run", {})))
 
 
 def test_a_losing_run_is_stopped_and_stays_so_until_it_is_asked_for(tmp_path, monkeypatch):

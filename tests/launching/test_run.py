@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from hrnn.errors import UserError
+from hrnn.formats import numbered
 from hrnn.launching.processes import LOG, processes
 from hrnn.launching.progress import ProgressTable, last_update, standing
 from hrnn.launching.run import run
@@ -191,7 +192,7 @@ def test_a_run_that_ended_stands_with_its_result_and_not_with_its_last_batch(tmp
     (place / JOURNAL).write_text(json.dumps(last) + "\n")
     assert standing(tmp_path, one).numbers == "length solved 0, recalled bits 0.1600"
     result = {"longest_solved_length": 24, "test": {"recalled_bits_per_character": 0.125}}
-    (place / folders.RESULT).write_text(json.dumps(result))
+    (place / folders.RESULT).write_text(json.dumps(numbered("run", result)))
     assert standing(tmp_path, one).numbers == "length solved 24, recalled bits 0.1250 on test"
 
 

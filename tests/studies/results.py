@@ -3,6 +3,7 @@
 import json
 
 import hrnn.studies.plan
+from hrnn.formats import numbered
 from hrnn.launching.units import Ending
 from hrnn.training import folder as folders
 from hrnn.training.journal import JOURNAL
@@ -42,7 +43,7 @@ class Pretended:
             result = {"sequences": unit.config.budget.sequences, "cpu_seconds": 60.0, **found}
             numbers = {**result.get("test", {}), "solved": result.get("longest_solved_length", 0)}
             (folder / unit.name / JOURNAL).write_text("".join(json.dumps(one) + "\n" for one in records(unit, numbers)))
-            (folder / unit.name / folders.RESULT).write_text(json.dumps(result))
+            (folder / unit.name / folders.RESULT).write_text(json.dumps(numbered("run", result)))
         return ending
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hrnn.errors import UserError
+from hrnn.formats import numbered
 from hrnn.launching.units import Ending
 from hrnn.report.unlocked import write
 from hrnn.studies.plan import Request
@@ -30,7 +31,7 @@ class Pretended:
             updates = [{"kind": "update", "update": n, "sequences": 50 * n, "solved": min(LENGTH, n)} for n in (10, 30, 100)]
             records = [{**record, "cpu_seconds": record["update"] / rate} for record in updates]
             (folder / unit.name / JOURNAL).write_text("".join(json.dumps(record) + "\n" for record in records))
-            (folder / unit.name / folders.RESULT).write_text(json.dumps({"longest_solved_length": LENGTH}))
+            (folder / unit.name / folders.RESULT).write_text(json.dumps(numbered("run", {"longest_solved_length": LENGTH})))
         return ending
 
 

@@ -7,7 +7,6 @@ import pytest
 import hrnn
 from hrnn.native.engine import Engine
 from hrnn.training import run as runs
-from hrnn.training.checkpoint import Checkpoint, read, write
 from tests.commands.console import hrnn as command
 from tests.tiny import TINY
 
@@ -59,15 +58,6 @@ def test_another_engine_is_said_once_on_screen_and_in_the_journal(run, capsys, m
     assert noted(run)[1] == {"kind": "engine", "update": 3, "engine": engine.entries(), "before": before}
     assert resumed(capsys, run, 5) == []
     assert "before" not in noted(run)[2]
-
-
-def test_a_run_that_never_noted_it_resumes_silently(run, capsys, monkeypatch):
-    for path in (run / "checkpoints").glob("*.safetensors"):
-        checkpoint = read(path)
-        write(path, Checkpoint(checkpoint.tensors, {k: v for k, v in checkpoint.facts.items() if k != "engine"}))
-    computed_by(monkeypatch, TORCH)
-    assert resumed(capsys, run, 4) == []
-    assert "before" not in noted(run)[-1]
 
 
 def test_what_is_noted_is_what_the_process_has(tmp_path, capsys):

@@ -96,5 +96,5 @@ def stopped_early(place: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError) as error:
         raise UserError(f"{place / EARLY} cannot be read ({error}); remove it to let the run go on") from None
-    check_format("run", why, place / EARLY)
+    why = check_format("run", why, place / EARLY)
     return None if (place / folders.RESULT).exists() else why

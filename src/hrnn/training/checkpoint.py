@@ -26,8 +26,8 @@ from hrnn.formats import check_format, numbered
 from hrnn.training.entries import SECTIONS, in_words
 
 FACTS: dict[str, Any] = {
-    "run": str,
-    "config": dict,
+    "run": str | None,
+    "config": dict | None,
     "position": dict,
     "course": dict,
     "optimizers": list,
