@@ -2,9 +2,7 @@
 
 import csv
 import io
-import json
 import math
-import shutil
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,7 +16,6 @@ from hrnn.cli import main
 from hrnn.data import cache, find
 from hrnn.errors import UserError
 from hrnn.training.answers import Answers
-from hrnn.training.entries import checksum
 from hrnn.training.streaming import Stream
 from tests.commands.console import complaint, hrnn
 from tests.data.made import write_table, write_wav
@@ -333,18 +330,6 @@ def test_timestamps_and_numbers_are_not_taken_for_each_other(on_stamps, tmp_path
         stream.step([1.0], 1700000000000000002)  # floats would not tell them apart
         with pytest.raises(UserError, match="time is 15 after 1700000000000000002; times increase"):
             stream.step([1.0], 15)
-
-
-def test_a_run_that_did_not_note_what_times_are_goes_on_as_before(on_stamps, tmp_path):
-    run = shutil.copytree(on_stamps[0], tmp_path / "r")
-    entries = json.loads((run / "config.json").read_text())
-    del entries["task"]["preprocessing"]["times"]
-    (run / "config.json").write_text(json.dumps({**entries, "checksum": checksum(entries)}))
-    trained, noted = library.load(run), library.load(on_stamps[0])
-    assert trained.config.task.learned.times is None
-    expected = noted.predict_proba(stamped())
-    assert np.array_equal(trained.predict_proba(stamped()), expected)
-    assert np.abs(trained.predict_proba(stamped("us")) - expected).max() > 1e-3
 
 
 def _other(tmp_path):
