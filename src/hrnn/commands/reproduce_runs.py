@@ -122,7 +122,7 @@ def list_experiments(options: Reproduce) -> int:
     heads = ["experiment", "", "profile", "runs", "sequences each", "data", "results"]
     console().print(Table(heads, rows, words=heads).terminal())
     if options.name is not None:
-        print(f"Its rows, for --models: {' '.join(row.name for row in requests[0].rows)}")
+        print(f"Its rows, for --models: {' '.join(row.name for row in requests[0].experiment.offered)}")
     print("hrnn reproduce NAME shows the results that come with hrnn, hrnn reproduce NAME --run trains it here.")
     if any("*" in row[-1] for row in rows):
         print("* and with --search: a table for which beta and the learning rate of every row were chosen by trials.")
