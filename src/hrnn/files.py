@@ -63,7 +63,10 @@ def make_folder(path: Path, below: Path | None = None) -> None:
     """Make a folder, or find it there; below: one that must be there, and from which on no link is followed."""
     with writing(path):
         if below is None:
-            path.mkdir(parents=True, exist_ok=True)
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except FileNotFoundError:  # as in /proc
+                raise UserError(f"{path} cannot be made: its file system holds no other folders; give another one") from None
             return
         with folder_of(path / "file", below, make=True):
             pass

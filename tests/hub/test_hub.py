@@ -9,6 +9,7 @@ import types
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -26,6 +27,7 @@ from hrnn.tasks import Copy, Pixels, Series, Text
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, resolved
 from hrnn.training.loop import start
 from tests.helpers import squares, steady
+from tests.series.made import train, write
 from tests.tiny import write_mnist, write_text, write_walks
 from tests.user_cells import MinimalGRU
 
@@ -277,6 +279,9 @@ def test_damaged_folders_are_named(tmp_path):
     for changes, sentence in (
         ({"format": 9}, "in format 9 and this is hrnn .*, which knows formats up to 5"),
         ({"head": 7}, "its head is 7"),
+        ({"run": 7}, "its run is 7"),
+        ({"files": 7}, "its files is 7"),
+        ({"files": {}}, r"model.safetensors is not what was saved with .*config.json"),
         ({"head": {"kind": "own", "name": "x" * 5000}}, "somebody's own, x+"),
     ):
         with pytest.raises(UserError, match=sentence):
@@ -290,6 +295,17 @@ def test_damaged_folders_are_named(tmp_path):
         from_pretrained(folder)
     (folder / "config.json").write_text("[" * 100_000)
     with pytest.raises(UserError, match="does not describe a model"):
+        from_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", ["outputs", "inputs", "bias", "kind"])
+@pytest.mark.parametrize("value", [0, 7, -1, 2.0, "../../etc/passwd", None, [], True])
+def test_a_head_is_what_it_is_said_to_be(tmp_path, name, value):
+    right = {"kind": "linear", "inputs": 5, "outputs": 2, "bias": True}
+    folder = broken(tmp_path, head={**right, name: value})
+    if {**right, name: value} == right:
+        return
+    with pytest.raises(UserError, match=r"config\.json has the head .*; save it again|module of somebody's own"):
         from_pretrained(folder)
 
 
@@ -345,6 +361,54 @@ def test_a_run_on_series_says_what_its_values_are(tmp_path, monkeypatch):
     card = (saved / "README.md").read_text()
     assert "hrnn train series 'my walks.csv' --id walk --values x y --target gait" in card
     assert "- sequences: training 32, validation 4, test 4" in card
-    assert 'classes = learned["classes"]' in card
+    assert "answers = pretrained.predict(data)" in card
     assert "preprocessing |" not in card
     assert str(tmp_path) not in card + (saved / "config.json").read_text()
+
+
+@pytest.mark.parametrize("kind", ["class", "number", "amount", "panel", "patched series", "bases"])
+def test_a_run_on_series_predicts_from_values_as_they_are(kind, tmp_path, capsys, monkeypatch):
+    arguments = write(tmp_path / "data")[kind]
+    trained = hrnn.load(train(capsys, tmp_path / "run", arguments, 1))
+    saved = save_pretrained(tmp_path / "run", tmp_path / "saved")
+    expected = trained.predict(arguments[0])
+    monkeypatch.chdir(tmp_path / "saved")  # where the data of training are not
+    found = from_pretrained(saved)
+    for some, others in zip(found.predict(arguments[0]), expected, strict=True):
+        assert np.array_equal(some, others)
+    assert found.classes == trained.classes
+    if kind in ("class", "bases"):
+        assert np.array_equal(found.predict_proba(arguments[0]), trained.predict_proba(arguments[0]))
+    values = (
+        "A" if kind == "bases" else {name: "c1" if name == "code" else 1.5 for name in trained.config.task.learned.channels}
+    )
+    assert str(found.stream().step(values, 1)) == str(trained.stream().step(values, 1))
+
+
+def test_models_of_their_own_do_not_predict(tmp_path):
+    found = from_pretrained(save_pretrained(hrnn.HRNN(3, [5]), tmp_path))
+    with pytest.raises(UserError, match="only runs on series predict; use model and head of others"):
+        found.predict([np.zeros((5, 3))])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"scale": [0.0, 1.0, 1.0]}, "scale"),
+        ({"mean": [0.0]}, "mean"),
+        ({"mean": ["../../etc/passwd", 0.0, 0.0]}, "mean"),
+        ({"channels": ["a", "a", "code"]}, "channels"),
+        ({"masked": []}, "is not that of the model and its head"),
+        ({"classes": ["fast", "medium", "slow"]}, "is not that of the model and its head"),
+        (None, "preprocessing"),
+    ],
+)
+def test_preprocessing_that_does_not_fit_is_refused(tmp_path, capsys, changes, words):
+    train(capsys, tmp_path / "run", write(tmp_path / "data")["class"], 1)
+    path = save_pretrained(tmp_path / "run", tmp_path / "saved") / "config.json"
+    entries = json.loads(path.read_text())
+    task = entries["run"]["task"]
+    task["preprocessing"] = changes and task["preprocessing"] | changes
+    path.write_text(json.dumps(entries))
+    with pytest.raises(UserError, match=f"does not describe a model that was saved .*{words}"):
+        from_pretrained(tmp_path / "saved")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hrnn.arguments import shown
+from hrnn.arguments import flag, shown
 from hrnn.data.growing import BLOCK
 from hrnn.data.labels import Target, step_targets, targets_of
 from hrnn.data.source import Block, Layout, Paths, Register, Source, Stream, Vocabulary, block_of, listed, part_named
@@ -107,7 +107,7 @@ def arrays(
     held = Held(**_sequences(x, y, "x"), ids=_several(ids, x, "ids"), groups=_several(groups, x, "groups"))
     if parts is not None:
         held = Held(**{**vars(held), "parts": [part_named(str(part), "parts") for part in _several(parts, x, "parts") or ()]})
-    return Arrays(lambda: [held], (), tokens)
+    return Arrays(lambda: [held], (), flag("tokens", tokens))
 
 
 def array_files(paths: Paths, *, tokens: bool = False) -> Arrays:
@@ -118,7 +118,9 @@ def array_files(paths: Paths, *, tokens: bool = False) -> Arrays:
     """
     found = listed(paths)
     said = {"parts": [part for _, part in found]}
-    return Arrays(lambda: [_read(path, part) for path, part in found], tuple(path for path, _ in found), tokens, said)
+    return Arrays(
+        lambda: [_read(path, part) for path, part in found], tuple(path for path, _ in found), flag("tokens", tokens), said
+    )
 
 
 def _several(entries: Sequence[Any] | None, x: Any, name: str) -> list[str] | None:

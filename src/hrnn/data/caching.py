@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from hrnn.arguments import flag, path_of, whole
 from hrnn.data.fingerprints import differs, fingerprint
 from hrnn.data.sequences import MANIFEST, Sequences
 from hrnn.data.source import Source
@@ -44,10 +45,11 @@ def cache(
     Reads every file once, in blocks; memory does not grow with the number of steps, and by some 200 bytes with each sequence.
     If anything fails, nothing is left behind.
     """
-    budget = (memory_of_machine() or 1 << 34) // 2 if sort_budget is None else sort_budget
+    flag("verify", verify), flag("replace", replace)
+    budget = (memory_of_machine() or 1 << 34) // 2 if sort_budget is None else whole("sort_budget", sort_budget)
     if folder is None:
         return _temporary(source, budget)
-    place = Path(folder).expanduser().absolute()
+    place = path_of("folder", folder).expanduser().absolute()
     if (sequences := _there(place, source, verify, replace)) is not None:
         return sequences
     with _partial(place) as partial:

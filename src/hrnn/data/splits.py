@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hrnn.arguments import shown
+from hrnn.arguments import whole as whole_number
 from hrnn.data.sequences import Sequences
 from hrnn.data.source import Numbers
 from hrnn.errors import UserError
@@ -74,6 +75,7 @@ def split(
             raise UserError(f"the share for {name} is {shown(share)}; give shares from 0 to below 1, together below 1")
     if by not in (None, *get_args(By)):
         raise UserError(f"by is {shown(by)}; give one of {', '.join(get_args(By))}")
+    whole_number("seed", seed, 0)
     given = _given(sequences)
     if by == "given" and not given:
         raise UserError("by is 'given', and the source says of no sequence what part it is in; give a column, folders or files")

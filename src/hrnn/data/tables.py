@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hrnn.arguments import entries, shown
 from hrnn.data.columns import INDEX, NO_DATA, Roles, Wanted, check_column, roles
 from hrnn.data.conversions import (
     Kind,
@@ -96,11 +97,14 @@ def table(
     categorical: columns of whole numbers or texts that are names, not amounts
     part, group: columns, the same in all rows of a sequence; part by default split. False: there is none
     """
-    values = None if values is None else tuple(values)
+    if targets not in (None, "sequence", "step"):
+        raise UserError(f"targets is {shown(targets)}; give 'sequence' or 'step', or None")
+    values = None if values is None else tuple(entries("values", values, "['x', 'y']"))
+    categorical = tuple(entries("categorical", categorical, "['code']"))
     wanted = Wanted(id, time, values, target, part, group)
     if hasattr(paths, "__arrow_c_stream__"):
-        return Table(((Path("table"), None),), wanted, targets, tuple(categorical), paths)
-    return Table(tuple(listed(paths)), wanted, targets, tuple(categorical))
+        return Table(((Path("table"), None),), wanted, targets, categorical, paths)
+    return Table(tuple(listed(paths)), wanted, targets, categorical)
 
 
 def ids_by_file(paths: Sequence[Path]) -> dict[Path, str]:

@@ -18,12 +18,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from hrnn.arguments import shown
+from hrnn import arguments
+from hrnn.arguments import path_of, shown
 from hrnn.data.source import paths_in
 from hrnn.errors import UserError
 from hrnn.estimators.given import as_arrow, is_frame, sequences_in, write_table
 from hrnn.files import remove_tree
-from hrnn.limits import fitted
+from hrnn.limits import checked_path, fitted
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE
 from hrnn.training.config import PARTS, Config
@@ -101,8 +102,12 @@ class Estimator(Arguments, BaseEstimator):  # type: ignore[misc]
 
     def _options(self) -> dict[str, Any]:
         """Options of the run by name, without those that are left open."""
+        if not isinstance(self.verbose, int | np.bool_):
+            raise TypeError(f"verbose is {shown(self.verbose)}; give True or False")
         given = {name: value for name, value in self.get_params(deep=False).items() if name not in self.own}
-        others = given.pop("options") or {}
+        others = (
+            {} if (options := given.pop("options")) is None else dict(arguments.named("options", options, "{'cell': 'gru'}"))
+        )
         known = [*OF_SERIES, *(name for kind in PARTS.values() for name in _names(kind) if name not in ("seed", "tracker"))]
         for name in others:
             if name in self.get_params(deep=False):
@@ -209,7 +214,7 @@ def folder_for(run: Any) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="hrnn-", ignore_cleanup_errors=True) as place:
             yield Path(place) / "run"
         return
-    folder = Path(run).expanduser().absolute()
+    folder = checked_path(path_of("run", run), "run").expanduser().absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"run is {folder}, which is there already; give a new folder, or remove it")
     try:

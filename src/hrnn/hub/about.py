@@ -9,6 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
+from hrnn.errors import UserError
+from hrnn.hierarchy import HRNN
+from hrnn.limits import built
 from hrnn.memory import exact_count, paper_count
 from hrnn.tasks import Series, Task, name_of
 from hrnn.training.command import command_of
@@ -39,6 +44,21 @@ def public(trained: Trained, result: dict[str, Any] | None, notes: Sequence[str]
         "reached": _reached(config, result),
         "memory": memory(config),
     }
+
+
+def series_of(run: dict[str, Any] | None, model: HRNN, head: nn.Module | None) -> Series | None:
+    """Of a folder's run on series its task, with the preprocessing that values go through, checked; None of other folders."""
+    if run is None or not isinstance(task := run.get("task"), dict) or task.get("name") != "series":
+        return None
+    series = built(Series, {name: value for name, value in task.items() if name != "name"}, "the task")
+    series.check()
+    if series.preprocessing is None:
+        raise UserError("the task lacks its preprocessing")
+    changed = len(series.learned.numeric) if series.asked.target == "next" and not series.learned.tokens else 0
+    fits = isinstance(head, nn.Linear) and series.outputs == head.out_features and head.in_features == model.output_size
+    if not fits or series.inputs != model.inputs or len(series.changed) != changed:
+        raise UserError("the task's preprocessing is not that of the model and its head")
+    return series
 
 
 def without_scores_of_others(run: dict[str, Any]) -> dict[str, Any]:

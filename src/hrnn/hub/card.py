@@ -76,10 +76,9 @@ def _use(model: HRNN, entries: dict[str, Any]) -> Iterator[str]:
     if (entries["run"] or {}).get("task", {}).get("vocabulary"):
         other = "; one more stands for all others" if entries["run"]["task"].get("unknown") else ""
         yield f'vocabulary = pretrained.about["run"]["task"]["vocabulary"]  # symbol i is vocabulary[i]{other}'
-    if isinstance(learned := (entries["run"] or {}).get("task", {}).get("preprocessing"), dict):
-        yield 'learned = pretrained.about["run"]["task"]["preprocessing"]  # how x is made of values: channels, mean, scale'
-        if learned.get("classes"):
-            yield 'classes = learned["classes"]  # result[..., i] is the logit of classes[i]'
+    if (entries["run"] or {}).get("task", {}).get("preprocessing"):
+        yield "answers = pretrained.predict(data)  # values as they are: files, a table, or a list of arrays (time, channels)"
+        yield "stream = pretrained.stream()  # one step at a time: stream.step(values)"
 
 
 def _scores(run: dict[str, Any]) -> Iterator[str]:

@@ -20,32 +20,43 @@ from torch import nn
 
 import hrnn
 from hrnn import tensors
-from hrnn.arguments import path_of, shown
+from hrnn.arguments import flag, path_of, shown
 from hrnn.data.fingerprints import fingerprint
 from hrnn.errors import UserError, shortened, words_of
 from hrnn.files import content_of, make_folder, move, refuse_link, remove, write_atomically, writing
 from hrnn.formats import check_format, numbered
 from hrnn.hierarchy import HRNN, CellChoice
 from hrnn.hub import card, remote
-from hrnn.hub.about import public, without_scores_of_others
+from hrnn.hub.about import public, series_of, without_scores_of_others
+from hrnn.tasks import Series
 from hrnn.training.entries import ABOUT, read_result, read_whole
-from hrnn.training.trained import load
+from hrnn.training.network import Headed
+from hrnn.training.trained import Predicts, load
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 MODEL, HEAD, CONFIG, CARD = "model.safetensors", "head.safetensors", "config.json", "README.md"
 
 
 @dataclass(frozen=True)
-class Pretrained:
+class Pretrained(Predicts):
     """
-    model: the hierarchy
-    head:  reads its output; None where none was saved
-    about: what config.json says; `about["run"]` has the options and scores of a run, None for a model alone
+    model:  the hierarchy
+    head:   reads its output; None where none was saved
+    about:  what config.json says; `about["run"]` has the options and scores of a run, None for a model alone
+    series: of a run on series, what it learned of its data: `predict`, `predict_proba`, `classes` and `stream` take values as
+            these had them, as those of `hrnn.load` do; None for others
     """
 
     model: HRNN
     head: nn.Module | None
     about: dict[str, Any]
+    series: Series | None = None
+
+    @property
+    def _of_series(self) -> tuple[Headed, Series]:
+        if self.series is None or self.head is None:
+            raise UserError("only runs on series predict; use model and head of others")
+        return Headed(self.model, self.head), self.series
 
 
 def save_pretrained(
@@ -68,6 +79,9 @@ def save_pretrained(
     opening:    of a run: checkpoint, task, cell and trust, as `hrnn.load` takes them
     """
     folder = path_of("folder", folder)
+    for entry, text in {"name": name, "license": license, "repository": repository}.items():
+        if not isinstance(text, str | None):
+            raise TypeError(f"{entry} is {shown(text)}; give a text, or None")
     if isinstance(what, HRNN):
         if opening:
             raise TypeError(f"{next(iter(opening))} is for runs, and what is a model; drop it")
@@ -135,9 +149,12 @@ def from_pretrained(
         model = HRNN.load(folder / MODEL, cell=cell)
     except FileNotFoundError:
         raise UserError(f"{folder} lacks {MODEL}; put back a copy of it") from None
-    loaded = Pretrained(model, _head(folder, about["head"], head), about)
-    _check_files(folder, about.get("files"))
-    return loaded
+    made = _head(folder, about["head"], head)
+    _check_files(folder, about["files"])
+    try:
+        return Pretrained(model, made, about, series_of(about["run"], model, made))
+    except UserError as error:
+        raise UserError(f"{folder / CONFIG} does not describe a model that was saved ({error})") from None
 
 
 def push_to_hub(what: HRNN | str | Path, repository: str, *, private: bool = True, **saving: Any) -> str:
@@ -148,6 +165,7 @@ def push_to_hub(what: HRNN | str | Path, repository: str, *, private: bool = Tru
     saving:  as `save_pretrained` takes them
     """
     remote.check(repository)
+    flag("private", private)
     with tempfile.TemporaryDirectory() as place:
         name = repository.partition("/")[2]
         folder = save_pretrained(what, place, **{"name": name, "repository": repository, **saving})
@@ -167,11 +185,12 @@ def _read(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     try:
         entries = json.loads(content_of(path))
-        if not isinstance(entries, dict) or not {"format", "head", "run"} <= entries.keys():
-            raise TypeError("it has no format, head and run")
+        if not isinstance(entries, dict) or not {"format", "head", "run", "files"} <= entries.keys():
+            raise TypeError("it has no format, head, run and files")
         check_format("hub", entries, path)
-        if not isinstance(entries["head"], dict | None):
-            raise TypeError(f"its head is {shortened(entries['head'])}")
+        kinds = {"head": dict | None, "run": dict | None, "files": dict}
+        if wrong := [name for name, kind in kinds.items() if not isinstance(entries[name], kind)]:
+            raise TypeError(f"its {wrong[0]} is {shortened(entries[wrong[0]])}")
     except UserError:
         raise
     except FileNotFoundError:
@@ -181,11 +200,11 @@ def _read(folder: Path) -> dict[str, Any]:
     return entries
 
 
-def _check_files(folder: Path, checksums: Any) -> None:
+def _check_files(folder: Path, checksums: dict[str, Any]) -> None:
     """Refuse weights that are not those that were saved with the configuration: damaged, of another model, or half replaced."""
-    for file, checksum in checksums.items() if isinstance(checksums, dict) else ():
+    for file in (MODEL, HEAD):
         path = folder / file
-        if file in (MODEL, HEAD) and path.is_file() and fingerprint(path)["sha256"] != checksum:
+        if path.is_file() and fingerprint(path)["sha256"] != checksums.get(file):
             raise UserError(f"{path} is not what was saved with {folder / CONFIG}; put back copies of both, or save again")
 
 
@@ -208,6 +227,8 @@ def _head(folder: Path, described: dict[str, Any] | None, given: nn.Module | Non
         if weight is None or weight.dim() != 2 or set(weights) - {"weight", "bias"} or weight.dtype not in DTYPES:
             raise UserError(f"{folder / HEAD} does not hold the linear layer that it should; put back a copy of it")
         given = nn.Linear(weight.shape[1], weight.shape[0], bias="bias" in weights, dtype=weight.dtype)
+        if json.dumps(described, sort_keys=True) != json.dumps(there := _described(given), sort_keys=True):
+            raise UserError(f"{folder / CONFIG} has the head {shortened(described)}, and {HEAD} holds {there}; save it again")
     try:
         given.load_state_dict(weights)
     except RuntimeError as error:

@@ -25,13 +25,25 @@ KINDS: dict[str, type[optim.Optimizer]] = {kind.__name__.lower(): kind for kind 
 FUSED = ("adam", "adamw", "sgd", "adagrad")  # have an implementation in one kernel, several times faster on the CPU
 
 
-class Network(nn.Module):
-    """The hierarchy and a head that reads its output: the hidden state of the lowest level, or those of all."""
+class Headed(nn.Module):
+    """A hierarchy and a head that reads its output: the hidden state of the lowest level, or those of all."""
+
+    def __init__(self, levels: HRNN, head: nn.Module):
+        super().__init__()
+        self.levels, self.head = levels, head
+
+    def forward(self, output: Tensor) -> Tensor:
+        """Output of the hierarchy (T, B, hidden) -> logits (T, B, outputs)."""
+        logits: Tensor = self.head(output)
+        return logits
+
+
+class Network(Headed):
+    """That of a configuration, with the method of its gradient."""
 
     def __init__(self, config: Config[Any]):
-        super().__init__()
         model = config.model
-        self.levels = HRNN(
+        levels = HRNN(
             config.task.inputs,
             hidden_sizes=config.hidden_sizes,
             periods=[*(Given(reach) for reach in config.reaches), *config.periods],
@@ -43,13 +55,8 @@ class Network(nn.Module):
             symbol_weights=model.symbol_weights,
             output=model.head,
         )
-        self.head = nn.Linear(self.levels.output_size, config.task.outputs)
-        self.method = gradient(config, self.levels)  # a module where it has weights of its own
-
-    def forward(self, output: Tensor) -> Tensor:
-        """Output of the hierarchy (T, B, hidden) -> logits (T, B, outputs)."""
-        logits: Tensor = self.head(output)
-        return logits
+        super().__init__(levels, nn.Linear(levels.output_size, config.task.outputs))
+        self.method = gradient(config, levels)  # a module where it has weights of its own
 
 
 def build(config: Config[Any]) -> Network:

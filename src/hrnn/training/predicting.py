@@ -24,7 +24,7 @@ from hrnn.tasks.series.opened import NONE
 from hrnn.tasks.windows import Window
 from hrnn.training.answers import Answers, Floats
 from hrnn.training.evaluation import rows_left
-from hrnn.training.network import Network
+from hrnn.training.network import Headed
 
 ROWS, PLACES, WINDOW = 64, 200_000, 1000  # sequences side by side, at most; steps of them, at most; steps at once
 
@@ -109,7 +109,7 @@ def beside(names: Iterable[str], others: Collection[str]) -> dict[str, str]:
     return found
 
 
-def predictions(network: Network, task: Series, data: Any) -> Iterator[Predicted]:
+def predictions(network: Headed, task: Series, data: Any) -> Iterator[Predicted]:
     """Answers for every sequence, in order; those of one follow each other."""
     sequences, answers = sequences_for(task, data), Answers(task)
     lengths = sequences.lengths
@@ -134,7 +134,7 @@ def _side_by_side(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         first += count
 
 
-def _of_rows(network: Network, part: Part, rows: NDArray[np.int64], answers: Answers) -> Iterator[Predicted]:
+def _of_rows(network: Headed, part: Part, rows: NDArray[np.int64], answers: Answers) -> Iterator[Predicted]:
     order = rows[np.argsort(-part.lengths[rows], kind="stable")]
     if answers.of == "step":
         stepwise = ((row, _at_steps(part, row, logits, start, answers)) for row, logits, start in _steps(network, part, order))
@@ -161,7 +161,7 @@ def _at_steps(part: Part, row: int, logits: Floats, start: int, answers: Answers
     return Predicted(part.id(row), steps, answers.columns(logits, np.zeros((len(logits), 0)), None))
 
 
-def _windows(network: Network, part: Part, order: NDArray[np.int64]) -> Iterator[tuple[int, Window, torch.Tensor]]:
+def _windows(network: Headed, part: Part, order: NDArray[np.int64]) -> Iterator[tuple[int, Window, torch.Tensor]]:
     """For each window its first input, the window, and the logits (time, rows, outputs)."""
     windows = Windows(part, order, part.lengths[order], Reading(0, len(order), WINDOW), Asked(None))
     state = None
@@ -172,7 +172,7 @@ def _windows(network: Network, part: Part, order: NDArray[np.int64]) -> Iterator
             yield start, window, network(output)
 
 
-def _steps(network: Network, part: Part, order: NDArray[np.int64]) -> Iterator[tuple[int, Floats, int]]:
+def _steps(network: Headed, part: Part, order: NDArray[np.int64]) -> Iterator[tuple[int, Floats, int]]:
     """Of the rows in each window: the row, the logits of its steps, and the first of these inputs."""
     for start, window, logits in _windows(network, part, order):
         counts = [window.steps] * logits.shape[1] if window.lengths is None else window.lengths.tolist()
@@ -182,7 +182,7 @@ def _steps(network: Network, part: Part, order: NDArray[np.int64]) -> Iterator[t
 
 
 def _ends(
-    network: Network, part: Part, order: NDArray[np.int64], answers: Answers
+    network: Headed, part: Part, order: NDArray[np.int64], answers: Answers
 ) -> Iterator[tuple[int, Floats, NDArray[Any]]]:
     """Of each row that ends: its logits, and its last input."""
     readout = Readout(not answers.running)

@@ -21,7 +21,7 @@ from hrnn.errors import UserError, shortened
 from hrnn.state import State
 from hrnn.tasks import Series
 from hrnn.training.answers import Answers, Floats
-from hrnn.training.network import Network
+from hrnn.training.network import Headed
 
 LARGEST = float(np.finfo(np.float32).max)
 BOOLEANS: dict[str, Any] = {"true": 1.0, "false": 0.0}  # as files of tables have them
@@ -38,7 +38,7 @@ class Stream:
     mean, scale: of the sequence's numeric channels, where the run normalises each sequence by its own
     """
 
-    def __init__(self, network: Network, task: Series, mean: Any = None, scale: Any = None):
+    def __init__(self, network: Headed, task: Series, mean: Any = None, scale: Any = None):
         self.network, self.pre, self.answers = network, task.learned, Answers(task)
         self.statistics: Any = None
         if self.pre.normalise == "sequence" and not self.pre.tokens:
@@ -48,8 +48,7 @@ class Stream:
                     "give mean and scale, e.g. stream(mean=[0.0], scale=[1.0]), or train with --normalise channel"
                 )
             names = [self.pre.channels[place] for place in self.pre.numeric]
-            both = (("mean", mean), ("scale", scale))
-            self.statistics = tuple(np.array(in_order(one, names, what, alone=True), np.float64) for what, one in both)
+            self.statistics = _statistics("mean", mean, names), _statistics("scale", scale, names)
         self.state: State | None = None
         self.steps = 0
         self._total, self._inputs = np.zeros(0), 0
@@ -158,11 +157,23 @@ def in_order(values: Any, names: Sequence[str], what: str, alone: bool = False) 
         if lacking := [name for name in names if name not in named]:
             raise UserError(f"{what} has no {lacking[0]!r}; give one for each of {shortened(', '.join(names), 200)}")
         return [named[name] for name in names]
-    given = [values] if np.ndim(values) == 0 else list(values)
+    try:
+        given = [values] if isinstance(values, str | bytes | set | frozenset) else list(values)
+    except TypeError:  # one number
+        given = [values]
     given = given * len(names) if alone and len(given) == 1 else given
     if len(given) != len(names):
         raise UserError(f"{what} has {len(given)} entries; give one for each of {shortened(', '.join(names), 200)}")
     return given
+
+
+def _statistics(what: str, given: Any, names: Sequence[str]) -> Floats:
+    """A sequence's own means or scales, as the caller knows them."""
+    found = np.array([_number(value, name) for value, name in zip(in_order(given, names, what, True), names, strict=True)])
+    if not (found > (0 if what == "scale" else -math.inf)).all():
+        above = " above 0, 1 where a channel never changes" if what == "scale" else ""
+        raise UserError(f"{what} is {shown(given)}; give finite numbers{above}")
+    return found
 
 
 def _by_name(values: Any) -> Mapping[Any, Any] | None:
@@ -196,8 +207,8 @@ def _plain(time: Time) -> float:
 def _number(value: Any, channel: str) -> float:
     value = BOOLEANS.get(value.lower(), value) if isinstance(value, str) else value
     try:
-        number = math.nan if value is None or value == "" else float(value)
-    except (TypeError, ValueError):
+        number = math.nan if value is None or value == "" else math.inf if np.iscomplexobj(value) else float(value)
+    except (TypeError, ValueError, RuntimeError):
         number = math.inf
     if math.isinf(number) or abs(number) > LARGEST:
         raise UserError(

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 import hrnn.training.folder as folders
+from hrnn.arguments import flag, path_of, shown
 from hrnn.errors import UserError, shortened, words_of
 from hrnn.tasks import Series, Text, name_of
 from hrnn.tasks.streams import compiled
@@ -24,13 +25,56 @@ from hrnn.training.checkpoint import Checkpoint, CheckpointFolder, DamagedError
 from hrnn.training.config import Config
 from hrnn.training.evaluation import task_gives_boundaries
 from hrnn.training.identity import Identity, Trust
-from hrnn.training.network import Network, build
+from hrnn.training.network import Headed, Network, build
 from hrnn.training.predicting import Predicted, predictions
 from hrnn.training.streaming import Stream
 
 
+class Predicts:
+    """A network that has learned series, of a run or a saved folder: values in as the data had them, answers in their terms."""
+
+    @property
+    def _of_series(self) -> tuple[Headed, Series]:
+        """The network and its task, which knows the preprocessing; a UserError where something else was learned."""
+        raise NotImplementedError
+
+    def predict(self, data: Any) -> Any:
+        """Answers for sequences: a list of arrays (time, channels), one array (sequences, time, channels), a table in memory,
+        or paths. Classes (n,) or numbers (n,), one for each sequence; a list of arrays with one for each input, where steps
+        have targets; forecasts (n, steps ahead, channels), in the source's units; the likeliest next symbols (n,)."""
+        answers = Answers(self._of_series[1])
+        names, found = answers.names if answers.ahead else ["prediction"], list(self._predicted(data))
+        if answers.ahead:
+            return np.stack([np.stack([one.columns[name] for name in names], axis=1) for one in found])
+        if answers.of == "step":
+            return _joined(found, names)
+        return np.array([one.columns["prediction"][0] for one in found])
+
+    def predict_proba(self, data: Any) -> Any:
+        """Probabilities, (n, classes) in the order of `classes`; a list of such where steps have targets."""
+        answers = Answers(self._of_series[1])
+        if not answers.labels:
+            raise UserError("the run predicts numbers, which have no probabilities; use predict")
+        names, found = answers.names[1:], list(self._predicted(data))
+        if answers.of == "step":
+            return _joined(found, names)
+        return np.array([[one.columns[name][0] for name in names] for one in found])
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What it tells apart, in the order of `predict_proba`."""
+        return Answers(self._of_series[1]).labels
+
+    def stream(self, mean: Any = None, scale: Any = None) -> Stream:
+        """A sequence that comes step by step; mean, scale: of its channels, where the run normalises each sequence."""
+        return Stream(*self._of_series, mean, scale)
+
+    def _predicted(self, data: Any) -> Iterator[Predicted]:
+        return predictions(*self._of_series, data)
+
+
 @dataclass(frozen=True)
-class Trained:
+class Trained(Predicts):
     """A run's configuration, its network with the weights of a checkpoint (their average, where it has one), and that
     checkpoint's update and facts.
 
@@ -51,45 +95,11 @@ class Trained:
             f"periods={list(self.config.periods)}, update={self.update}, id={self.identity.id})"
         )
 
-    def predict(self, data: Any) -> Any:
-        """Answers for sequences: a list of arrays (time, channels), one array (sequences, time, channels), a table in memory,
-        or paths. Classes (n,) or numbers (n,), one for each sequence; a list of arrays with one for each input, where steps
-        have targets; forecasts (n, steps ahead, channels), in the source's units; the likeliest next symbols (n,)."""
-        answers = Answers(self._series)
-        names, found = answers.names if answers.ahead else ["prediction"], list(self._predicted(data))
-        if answers.ahead:
-            return np.stack([np.stack([one.columns[name] for name in names], axis=1) for one in found])
-        if answers.of == "step":
-            return _joined(found, names)
-        return np.array([one.columns["prediction"][0] for one in found])
-
-    def predict_proba(self, data: Any) -> Any:
-        """Probabilities, (n, classes) in the order of `classes`; a list of such where steps have targets."""
-        answers = Answers(self._series)
-        if not answers.labels:
-            raise UserError("the run predicts numbers, which have no probabilities; use predict")
-        names, found = answers.names[1:], list(self._predicted(data))
-        if answers.of == "step":
-            return _joined(found, names)
-        return np.array([[one.columns[name][0] for name in names] for one in found])
-
     @property
-    def classes(self) -> tuple[str, ...]:
-        """What it tells apart, in the order of `predict_proba`."""
-        return Answers(self._series).labels
-
-    def stream(self, mean: Any = None, scale: Any = None) -> Stream:
-        """A sequence that comes step by step; mean, scale: of its channels, where the run normalises each sequence."""
-        return Stream(self.network, self._series, mean, scale)
-
-    @property
-    def _series(self) -> Series:
+    def _of_series(self) -> tuple[Headed, Series]:
         if not isinstance(self.config.task, Series):
             raise UserError("only runs on series predict; use network.levels and network.head of others")
-        return self.config.task
-
-    def _predicted(self, data: Any) -> Iterator[Predicted]:
-        return predictions(self.network, self._series, data)
+        return self.network, self.config.task
 
 
 def _joined(found: list[Predicted], names: list[str]) -> list[Any]:
@@ -115,9 +125,12 @@ def load(
     task, cell: the run's own task or cell, "module:Name", which is imported then
     trust:      import whatever the run names; otherwise opening it runs no code of its own
     """
-    folder = Path(folder)
+    folder, trusted = path_of("folder", folder), flag("trust", trust)
+    for name, own in (("task", task), ("cell", cell)):
+        if not isinstance(own, str | None):
+            raise TypeError(f"{name} is {shown(own)}; give module:Name, or None")
     stored = folders.read_run(folder)
-    config, identity = stored.config(Trust(task, cell, trust)), stored.identity
+    config, identity = stored.config(Trust(task, cell, trusted)), stored.identity
     checkpoints = CheckpointFolder(folder / folders.CHECKPOINTS, config.upkeep.checkpoints, identity.id, stored.options)
     update, chosen = _chosen(folder, checkpoints, str(checkpoint))
     network = build(config)
