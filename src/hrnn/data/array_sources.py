@@ -15,6 +15,7 @@ from hrnn.arguments import flag, shown
 from hrnn.data.growing import BLOCK
 from hrnn.data.labels import Target, step_targets, targets_of
 from hrnn.data.source import Block, Layout, Paths, Register, Source, Stream, Vocabulary, block_of, listed, part_named
+from hrnn.data.unpacking import check_size
 from hrnn.errors import UserError, shortened, words_of
 
 DATA, TARGETS = ("x", "data", "values"), ("y", "target", "targets", "label", "labels")
@@ -220,7 +221,9 @@ def _coded(some: NDArray[Any], vocabulary: Vocabulary, name: str) -> NDArray[Any
 def _read(path: Path, part: str | None) -> Held:
     try:
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-        found = {name: loaded[name] for name in loaded.files} if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+        found = _all_of(loaded, path) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+    except UserError:
+        raise
     except Exception as error:  # numpy reads the header as Python, and zipfile has errors of its own
         if "pickle" in str(error) or "Python objects" in str(error):
             raise UserError(f"{path} {PICKLED}") from None
@@ -251,6 +254,12 @@ def _read(path: Path, part: str | None) -> Held:
         return _of_one(found[data], path, part)
     x = found[data]
     return Held(**_sequences(x[..., None] if x.ndim == 2 else x, found[target], str(path)), part=part)
+
+
+def _all_of(loaded: Any, path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a .npz file, which may be packed."""
+    check_size(path, path.stat().st_size, sum(one.file_size for one in loaded.zip.infolist()), "save it with numpy.savez")
+    return {name: loaded[name] for name in loaded.files}
 
 
 def _of_one(array: NDArray[Any], path: Path, part: str | None) -> Held:

@@ -68,7 +68,7 @@ def csv_schema(path: Path) -> Any:
     """Names as they stand in the file, and types as its beginning looks."""
     from pyarrow.csv import open_csv
 
-    with open_csv(path, *_options(form_of(path))) as reader:
+    with unpacked(path) as file, open_csv(file, *_options(form_of(path))) as reader:
         return reader.schema
 
 
@@ -102,7 +102,8 @@ def csv_batches(
         place for place, name in enumerate(columns) if wanted[name] == pyarrow.string() and (form.spaced or name not in texts)
     ]
     convert = {"column_types": {written[name]: type_ for name, type_ in wanted.items()}}
-    with open_csv(path, *_options(form, include_columns=[written[name] for name in columns], **convert)) as reader:
+    options = _options(form, include_columns=[written[name] for name in columns], **convert)
+    with unpacked(path) as file, open_csv(file, *options) as reader:
         for batch in reader:
             found = batch.columns
             for place in without:

@@ -107,8 +107,6 @@ def reading(path: Path) -> Iterator[None]:
             raise UserError(f"{path} is not UTF-8; save it again as UTF-8") from None
         if said == "Empty CSV file":
             raise UserError(f"{path} is empty") from None
-        if "runcated compressed stream" in said:
-            raise UserError(f"{path} is truncated or damaged ({shortened(said, 200)}); fetch it again") from None
         what = MALFORMED if _format(path) == "CSV" else DAMAGED
         raise UserError(f"{path} cannot be read as {_format(path)}: {what} ({shortened(said, 200)})") from None
 

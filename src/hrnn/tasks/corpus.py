@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hrnn.data.unpacking import unpacked
 from hrnn.errors import UserError
+from hrnn.telling import working
 
 Codes = NDArray[np.unsignedinteger[Any]]  # as narrow as the largest one allows
 
@@ -100,14 +101,14 @@ def read_characters(paths: Iterable[Path], symbols: str) -> Characters:
         if not path.is_file():
             raise UserError(f"{path} does not exist or is not a file; name text files with --data")
         before = characters.length
-        with unpacked(path) as file:
-            _read(iter(lambda: file.read(BLOCK), b""), characters, path, symbols)
+        with unpacked(path) as file, working(f"reading {path.name}") as at:
+            _read(iter(lambda: file.read(BLOCK), b""), characters, path, symbols, at)
         if characters.length == before:
             raise UserError(f"{path} is empty")
     return characters
 
 
-def _read(blocks: Iterable[bytes], characters: Characters, path: Path, symbols: str) -> None:
+def _read(blocks: Iterable[bytes], characters: Characters, path: Path, symbols: str, at: Callable[[str], None]) -> None:
     decoder, read = codecs.getincrementaldecoder("utf-8")(), 0
     for block in itertools.chain(blocks, [b""]):  # the end may come in the middle of a character
         waiting = len(decoder.getstate()[0])  # bytes of a character that the block before began
@@ -119,6 +120,7 @@ def _read(blocks: Iterable[bytes], characters: Characters, path: Path, symbols: 
             except UnicodeDecodeError as error:
                 raise UserError(f"{path} is not UTF-8 (byte {read - waiting + error.start}); use --symbols bytes") from None
         read += len(block)
+        at(f"{read:,} bytes")
 
 
 def penn_treebank(folder: Path) -> dict[str, Path]:
