@@ -10,6 +10,7 @@ import soundfile
 
 from hrnn.data import cache, find, folder
 from hrnn.errors import UserError
+from tests.commands.console import hrnn
 from tests.data.made import recordings, write_fasta, write_wav
 
 
@@ -189,3 +190,22 @@ def test_a_folder_of_arrays(tmp_path):
         (tmp_path / f"{number}.npy").rename(tmp_path / "up" / f"{number}.npy")
     with pytest.raises(UserError, match=r"up holds arrays, which have no classes"):
         cache(find(tmp_path))
+
+
+def test_links_out_of_a_folder_of_data_are_told(tmp_path, capsys):
+    folder, outside = tmp_path / "data", tmp_path / "secret.txt"
+    folder.mkdir()
+    outside.write_text("the quick brown fox jumps over the lazy dog\n" * 20)
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.txt").write_text(outside.read_text())
+    (folder / "d.txt").symlink_to("a.txt")
+    (tmp_path / "named").symlink_to(folder)  # which is the user's business
+    code, out, err = hrnn(capsys, "inspect", tmp_path / "named")
+    assert (code, "is a link to" in out) == (0, False), err
+    (folder / "e.txt").symlink_to(outside)
+    words = f"{folder}/e.txt is a link to {outside}, outside the folder of the data; is that meant to be read?"
+    code, out, err = hrnn(capsys, "inspect", folder)
+    assert (code, words in out) == (0, True), err
+    (folder / "low").symlink_to(tmp_path)
+    with pytest.raises(UserError, match="low is a link to a folder, which is not followed; put the folder there"):
+        cache(find(folder))

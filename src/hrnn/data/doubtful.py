@@ -118,3 +118,14 @@ def likely_ids(sequences: Sequences) -> list[str]:
         if 2 <= names == stretches <= steps / LEAST:
             found.append(name)
     return found
+
+
+def links_out(roots: Sequence[Path], files: Sequence[Path]) -> str | None:
+    """Words about files in folders of data that are elsewhere: whoever made the folder chose what is read. None: there are
+    none."""
+    pairs = [(file, root) for root in roots if root.is_dir() for file in files if file.is_relative_to(root)]
+    out = [file for file, root in pairs if not file.resolve().is_relative_to(root.resolve())]
+    if not out:
+        return None
+    others = f", and {len(out) - 1:,} more are such links" if len(out) > 1 else ""
+    return f"{out[0]} is a link to {out[0].resolve()}, outside the folder of the data{others}; is that meant to be read?"

@@ -141,8 +141,10 @@ def found(source: Folder) -> list[File]:
 
 
 def _inside(root: Path) -> list[Path]:
-    paths = (path for path in sorted(root.rglob("*")) if path.is_file() and path.name != TABLE)
-    return [path for path in paths if not any(name.startswith(".") for name in path.relative_to(root).parts)]
+    shown = [path for path in sorted(root.rglob("*")) if not any(n.startswith(".") for n in path.relative_to(root).parts)]
+    if linked := [path for path in shown if path.is_symlink() and path.is_dir()]:
+        raise UserError(f"{linked[0]} is a link to a folder, which is not followed; put the folder there, or name it by itself")
+    return [path for path in shown if path.is_file() and path.name != TABLE]
 
 
 def _facts(name: str, part: str | None, source: Folder, known: dict[str, dict[str, Target]]) -> dict[str, Target]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hrnn.data import Part, Preprocessing, Source, whole
 from hrnn.data import cache as read
-from hrnn.data.doubtful import likely_ids, likely_rows, likely_turned
+from hrnn.data.doubtful import likely_ids, likely_rows, likely_turned, links_out
 from hrnn.data.tables import Table
 from hrnn.errors import UserError
 from hrnn.hierarchy import Tokens
@@ -262,6 +262,8 @@ class Series(Options):
             yield turned
         if likely_rows(self.opened.sequences.layout.channels):
             yield "all columns are called by numbers; if these are the first row, put a line with names above it"
+        if (linked := links_out((*self.data, *self.validation, *self.test), self.source.files())) is not None:
+            yield linked
         yield from warnings(self.shape, reading.segment, scale, self.asked.last)
 
     def steps_of_batch(self, reading: Reading) -> int:
