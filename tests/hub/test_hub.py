@@ -31,6 +31,7 @@ from tests.series.made import train, write
 from tests.tiny import write_mnist, write_text, write_walks
 from tests.user_cells import MinimalGRU
 
+DROPPED = object()
 QUIET = Runtime(tensorboard=False, journal_every=100)
 
 
@@ -385,6 +386,16 @@ def test_a_run_on_series_predicts_from_values_as_they_are(kind, tmp_path, capsys
     assert str(found.stream().step(values, 1)) == str(trained.stream().step(values, 1))
 
 
+def test_an_option_that_is_not_there_is_not_todays_default(tmp_path, capsys):
+    train(capsys, tmp_path / "run", write(tmp_path / "data")["class"], 1)
+    path = save_pretrained(tmp_path / "run", tmp_path / "saved") / "config.json"
+    entries = json.loads(path.read_text())
+    del entries["run"]["task"]["readout"]
+    path.write_text(json.dumps(entries))
+    with pytest.raises(UserError, match="the task lacks readout"):
+        from_pretrained(tmp_path / "saved")
+
+
 def test_models_of_their_own_do_not_predict(tmp_path):
     found = from_pretrained(save_pretrained(hrnn.HRNN(3, [5]), tmp_path))
     with pytest.raises(UserError, match="only runs on series predict; use model and head of others"):
@@ -401,6 +412,7 @@ def test_models_of_their_own_do_not_predict(tmp_path):
         ({"masked": []}, "is not that of the model and its head"),
         ({"classes": ["fast", "medium", "slow"]}, "is not that of the model and its head"),
         (None, "preprocessing"),
+        ({"target_scale": DROPPED}, "preprocessing lacks target_scale"),
     ],
 )
 def test_preprocessing_that_does_not_fit_is_refused(tmp_path, capsys, changes, words):
@@ -408,7 +420,9 @@ def test_preprocessing_that_does_not_fit_is_refused(tmp_path, capsys, changes, w
     path = save_pretrained(tmp_path / "run", tmp_path / "saved") / "config.json"
     entries = json.loads(path.read_text())
     task = entries["run"]["task"]
-    task["preprocessing"] = changes and task["preprocessing"] | changes
+    task["preprocessing"] = changes and {
+        name: value for name, value in (task["preprocessing"] | changes).items() if value is not DROPPED
+    }
     path.write_text(json.dumps(entries))
     with pytest.raises(UserError, match=f"does not describe a model that was saved .*{words}"):
         from_pretrained(tmp_path / "saved")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hrnn.arguments import flag, path_of, whole
 from hrnn.data.fingerprints import differs, fingerprint
-from hrnn.data.sequences import MANIFEST, Sequences
+from hrnn.data.sequences import MANIFEST, Sequences, checksum
 from hrnn.data.source import Source
 from hrnn.data.writing import write
 from hrnn.errors import UserError
@@ -116,7 +116,7 @@ def make(source: Source, folder: Path, sort_budget: int, lasting: bool) -> None:
         raise UserError(f"{changed[0]} changed while it was read; wait until it is complete")
     manifest = numbered("cache", {"source": source.options(), "files": known, **manifest})
     with create(folder / MANIFEST) as file:
-        file.write(json.dumps(manifest).encode())
+        file.write(json.dumps({**manifest, "checksum": checksum(manifest)}).encode())
     if lasting:
         for path in [*folder.iterdir(), folder]:
             sync(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import stat
 from collections.abc import Iterator
@@ -161,4 +162,13 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} is no cache of sequences: {path.name} cannot be read ({error.strerror or error})") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError(f"the cache {folder} is damaged ({path.name}); remove the folder, and it is made again") from None
-    return check_format("cache", manifest, f"the cache {folder}")
+    found = check_format("cache", manifest, f"the cache {folder}")
+    if manifest.get("checksum") != checksum(manifest):
+        raise UserError(f"the cache {folder} is damaged ({path.name} was changed); remove the folder, and it is made again")
+    return found
+
+
+def checksum(manifest: dict[str, Any]) -> str:
+    """Of all that a cache says of itself."""
+    content = {name: value for name, value in manifest.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

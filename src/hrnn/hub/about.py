@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import nn
 
+from hrnn.data import Preprocessing
+from hrnn.data.preprocessing import FORMAT as PREPROCESSING
 from hrnn.errors import UserError
 from hrnn.hierarchy import HRNN
 from hrnn.limits import built
@@ -50,10 +52,12 @@ def series_of(run: dict[str, Any] | None, model: HRNN, head: nn.Module | None) -
     """Of a folder's run on series its task, with the preprocessing that values go through, checked; None of other folders."""
     if run is None or not isinstance(task := run.get("task"), dict) or task.get("name") != "series":
         return None
+    if lacking := [field.name for field in dataclasses.fields(Series) if field.init and field.name not in task]:
+        raise UserError(f"the task lacks {lacking[0]}")  # which would be today's default
+    pre = task["preprocessing"]
+    Preprocessing.from_json({"format": PREPROCESSING, **pre} if isinstance(pre, dict) else pre)
     series = built(Series, {name: value for name, value in task.items() if name != "name"}, "the task")
     series.check()
-    if series.preprocessing is None:
-        raise UserError("the task lacks its preprocessing")
     changed = len(series.learned.numeric) if series.asked.target == "next" and not series.learned.tokens else 0
     fits = isinstance(head, nn.Linear) and series.outputs == head.out_features and head.in_features == model.output_size
     if not fits or series.inputs != model.inputs or len(series.changed) != changed:
