@@ -60,7 +60,7 @@ results: $(INSTALLED)
 demo: $(INSTALLED)
 	$(BIN)/hrnn demo
 
-# Kills, faults of the disk, hostile commands, damaged files, hostile calls, for so long: make campaign MINUTES=30 JOBS=2
+# Kills, faults of the disk, hostile commands, damaged files, links, hostile calls, for so long: make campaign MINUTES=30 JOBS=2
 campaign: $(INSTALLED)
 	$(BIN)/python -m campaigns --minutes $(MINUTES) --seed $(SEED) --jobs $(JOBS)
 

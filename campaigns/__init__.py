@@ -1,6 +1,6 @@
-"""Campaigns: kills, faults of the disk, hostile commands, damaged files, hostile calls; a stated time, one seed.
+"""Campaigns: kills, faults of the disk, hostile commands, damaged files, links, hostile calls; a stated time, one seed.
 
-    python -m campaigns --minutes 30 --seed 0 [--only kills,disk,commands,damage,api]
+    python -m campaigns --minutes 30 --seed 0 [--only kills,disk,commands,damage,links,api]
 
 A part is a module of its name with
 

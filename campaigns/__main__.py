@@ -18,7 +18,7 @@ from campaigns.forked import be_patient, forked, warm
 
 # Shares of the time, by what a case costs and how many are wanted.
 SHARES = {"commands": 0.45, "kills": 0.2, "disk": 0.1, "damage": 0.1, "links": 0.1, "api": 0.05}
-SHORT = {"commands": 25, "kills": 5, "disk": 3, "damage": 6, "links": 0, "api": 120}  # cases of each part for `make test`
+SHORT = {"commands": 25, "kills": 5, "disk": 3, "damage": 6, "links": 2, "api": 120}  # cases of each part for `make test`
 
 
 def main() -> int:

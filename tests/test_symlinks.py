@@ -130,8 +130,7 @@ def test_checkpoints_that_become_a_link_while_a_run_learns(run, victims, capsys,
     assert f"hrnn: {run}/checkpoints is a symbolic link" in err
 
 
-@pytest.mark.parametrize("target", ["document", "nothing"])
-@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize(("partial", "target"), [(False, "document"), (True, "nothing")])
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import hrnn
-from hrnn.data import array_files, arrays, cache, split, table
+from hrnn.data import array_files, arrays, cache, chunks, crops, in_order, learn, split, table
 from hrnn.errors import UserError
 from hrnn.tasks import Series
 from tests.data.made import panel
@@ -58,6 +58,13 @@ def test_yes_or_no_is_true_or_false(call, value, monkeypatch, tmp_path, trained)
         (lambda: table(panel(), categorical="who"), "categorical is 'who'; give a list"),
         (lambda: hrnn.hub.save_pretrained(hrnn.HRNN(3, [4]), "x", name=5), "name is 5; give a text"),
         (lambda: hrnn.hub.save_pretrained(hrnn.HRNN(3, [4]), "x", license=[]), r"license is \[\]; give a text"),
+        (lambda: learn(cache(arrays(SEQUENCES)), {"training": None}, target="no"), "target is 'no'; give class or number"),
+        (lambda: learn(cache(arrays(SEQUENCES)), {"training": None}, patch=True), "patch is True; give a whole number"),
+        (lambda: learn(cache(arrays(SEQUENCES)), {"training": None}, intervals=[]), r"intervals is \[\]; give True or False"),
+        (lambda: list(chunks(None, [0], -1)), "steps is -1; give a whole number of at least 1"),
+        (lambda: crops([5], 0, 0, 0), "steps is 0; give a whole number of at least 1"),
+        (lambda: list(in_order(5, -1)), "batch is -1; give a whole number of at least 1"),
+        (lambda: hrnn.export.to_torch_export(hrnn.HRNN(3, [4]), "a.pt2", facts=[]), "facts cannot be written as JSON"),
         (lambda: hrnn.SequenceClassifier(run=5).fit(X, Y), "run is 5; give a path"),
         (lambda: hrnn.SequenceClassifier(run="x" * 300).fit(X, Y), "run is x*.*too long for a file"),
         (lambda: hrnn.SequenceClassifier(run="/proc/x").fit(X, Y), "^/proc/x cannot be made: .*give another one$"),

@@ -216,9 +216,12 @@ def test_a_cache_of_a_newer_version_is_refused(path, tmp_path):
 @pytest.mark.parametrize("value", [None, 5, [], "../../etc/passwd"])
 def test_what_a_cache_says_of_itself_cannot_be_changed(path, tmp_path, value):
     manifest = cache(table(path), tmp_path / "c").folder / "cache.json"
-    text = manifest.read_text()
-    for name in json.loads(text):
-        for changed in (json.loads(text) | {name: value}, {key: one for key, one in json.loads(text).items() if key != name}):
+    known = json.loads(manifest.read_text())
+    for name in known:
+        without = {key: one for key, one in known.items() if key != name}
+        for changed in (without, without | {name: value}):
+            if changed == known:
+                continue
             manifest.write_text(json.dumps(changed))
             with pytest.raises(UserError, match=r"is damaged \(|has format "):
                 Sequences(tmp_path / "c")

@@ -75,12 +75,12 @@ class Buckets:
 
 def in_order(rows: int, batch: int) -> Iterator[Numbers]:
     """Every row once, as for evaluation."""
-    return (np.arange(first, min(first + batch, rows)) for first in range(0, rows, batch))
+    return (np.arange(first, min(first + batch, rows)) for first in range(0, rows, whole("batch", batch)))
 
 
 def crops(lengths: NDArray[Any], steps: int, seed: int, index: int) -> tuple[Numbers, Numbers]:
     """A stretch of at most `steps` steps of each row, anywhere: where it starts and stops. A new one for each `index`."""
-    lengths = np.asarray(lengths, np.int64)
+    lengths, steps = np.asarray(lengths, np.int64), whole("steps", steps)
     words = random_words(seed, "crops", index, range(len(lengths)), 1)[0]
     room = np.maximum(lengths - steps, 0)
     starts = np.array([below(words[row : row + 1], int(free) + 1)[0] for row, free in enumerate(room)], np.int64)
@@ -103,7 +103,7 @@ def chunks(
              `horizon` far)
     starts, stops: a stretch of each row, as `crops` gives; by default all of it
     """
-    rows = np.asarray(rows, np.int64)
+    rows, steps = np.asarray(rows, np.int64), whole("steps", steps)
     starts = np.zeros_like(rows) if starts is None else np.asarray(starts)
     stops = part.lengths[rows] if stops is None else np.asarray(stops)
     longest = int((stops - starts).max())

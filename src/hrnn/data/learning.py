@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hrnn.arguments import shown
+from hrnn.arguments import flag, shown
 from hrnn.data.preprocessing import Preprocessing
 from hrnn.data.sequences import Sequences
 from hrnn.data.splits import Spans
@@ -42,8 +42,12 @@ def learn(
     layout, training = sequences.layout, parts["training"]
     if normalise not in ("channel", "sequence", "none"):
         raise UserError(f"normalise is {shown(normalise)}; give channel, sequence or none")
-    if not isinstance(patch, int) or patch < 1 or (patch > 1 and layout.tokens):
+    if target not in (None, "class", "number"):
+        raise UserError(f"target is {shown(target)}; give class or number, or None")
+    if not isinstance(patch, int) or isinstance(patch, bool) or patch < 1 or (patch > 1 and layout.tokens):
         raise UserError(f"patch is {shown(patch)}; give a whole number of at least 1, and 1 for tokens")
+    if intervals is not None:
+        flag("intervals", intervals)
     entries: dict[str, Any] = {
         "channels": layout.channels,
         "normalise": normalise,

@@ -63,7 +63,7 @@ def name_of(dtype: torch.dtype) -> str:
 def check(facts: dict[str, Any] | None) -> None:
     """Before the file is written that they stand beside."""
     try:
-        json.dumps(facts)
+        json.dumps({**(facts if facts is not None else {})})
     except (TypeError, ValueError) as error:
         raise TypeError(f"facts cannot be written as JSON ({error}); give numbers, texts, lists and dicts") from None
 
