@@ -12,8 +12,8 @@ from typing import Any
 from torch import nn
 
 from hrnn.data import Preprocessing
-from hrnn.data.preprocessing import FORMAT as PREPROCESSING
 from hrnn.errors import UserError
+from hrnn.formats import numbered
 from hrnn.hierarchy import HRNN
 from hrnn.limits import built
 from hrnn.memory import exact_count, paper_count
@@ -55,7 +55,7 @@ def series_of(run: dict[str, Any] | None, model: HRNN, head: nn.Module | None) -
     if lacking := [field.name for field in dataclasses.fields(Series) if field.init and field.name not in task]:
         raise UserError(f"the task lacks {lacking[0]}")  # which would be today's default
     pre = task["preprocessing"]
-    Preprocessing.from_json({"format": PREPROCESSING, **pre} if isinstance(pre, dict) else pre)
+    Preprocessing.from_json(numbered("preprocessing", pre) if isinstance(pre, dict) else pre)
     series = built(Series, {name: value for name, value in task.items() if name != "name"}, "the task")
     series.check()
     changed = len(series.learned.numeric) if series.asked.target == "next" and not series.learned.tokens else 0
