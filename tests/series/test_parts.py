@@ -136,7 +136,8 @@ def test_where_all_parts_are_given_there_is_nothing_to_split(tmp_path, capsys, b
     assert f"by is '{by}' (--split-by), and the data say what is for validation; drop one of the two" in said
 
 
-def test_what_says_of_parts_in_two_ways_is_refused(tmp_path, capsys):
+def test_what_says_of_parts_in_two_ways_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where a task without a run has its cache
     path = write_table(panel(), tmp_path / "t.csv")
     words = ("train", "series", path, *TINY, "--updates", 1, "--run", tmp_path / "r", "--validation", "none")
     assert "none" in complaint(capsys, *words, path)
