@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+OLDEST := .venv-oldest
 SITE_TOOLS := $(VENV)/.site-tools
 
 # One thread per process: tests run side by side, and two OpenMP threads on a busy machine can be far slower than one.
@@ -12,9 +13,10 @@ MINUTES ?= 30
 SEED ?= 0
 JOBS ?= 1
 
-.PHONY: test test-long lock docs results demo campaign bench memory growth million report streaming planner checkpointed trainer clean
+.PHONY: test test-long matrix lock docs results demo campaign bench memory growth million report streaming planner checkpointed trainer clean
 
 CONFIG ?=
+VARIANT ?=
 RESULTS := benchmarks/results
 
 # What is compiled, and what compiles it: whoever changes that installs again
@@ -42,6 +44,18 @@ lock: $(SITE_TOOLS)
 test-long: $(INSTALLED)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt lightning accelerate
 	$(BIN)/pytest -m "long or hypothesis" --hypothesis-profile random -r s
+
+# The tests under other circumstances, one after the other, or under one of them: make matrix VARIANT=torch (tests/matrix.py)
+matrix: $(INSTALLED) $(if $(filter oldest,$(or $(VARIANT),oldest)),$(OLDEST)/.installed)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt pytest-random-order
+	$(BIN)/python -m tests.matrix $(VARIANT)
+
+# The lowest versions that the package accepts; they need Python 3.11 or 3.12
+$(OLDEST)/.installed: pyproject.toml constraints-oldest.txt $(NATIVE)
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt \
+		--editable ".[cli,data,report]" pytest pytest-xdist hypothesis beartype import-linter
+	touch $@
 
 # The site, in site/: what is written down about the commands comes from their parsers, the gallery from the committed results
 $(SITE_TOOLS): $(INSTALLED)
@@ -103,4 +117,4 @@ streaming: $(INSTALLED)
 	$(BIN)/python -m benchmarks.streaming --json $(RESULTS)/streaming.json
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis site
+	rm -rf $(VENV) $(OLDEST) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis site

@@ -133,10 +133,9 @@ cache(held, sys.argv[1])
 
 
 def test_what_a_killed_process_left_is_never_taken_for_whole(tmp_path):
-    child = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "c"], stdout=subprocess.PIPE)
-    assert child.stdout.readline() == b"writing\n"
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    with subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "c"], stdout=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"writing\n"
+        child.send_signal(signal.SIGKILL)
     assert os.listdir(tmp_path) == [".c.partial"]
     assert cache(arrays([np.ones((3, 1))]), tmp_path / "c").lengths.tolist() == [3]
     assert os.listdir(tmp_path) == ["c"]
@@ -151,10 +150,10 @@ def test_of_two_processes_one_makes_it_and_the_other_waits(path, tmp_path):
 
 
 def test_an_interrupt_leaves_nothing(tmp_path):
-    child = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "c"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert child.stdout.readline() == b"writing\n"
-    child.send_signal(signal.SIGINT)
-    child.wait()
+    command = [sys.executable, "-c", KILLED, tmp_path / "c"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdout.readline() == b"writing\n"
+        child.send_signal(signal.SIGINT)
     assert os.listdir(tmp_path) == []
 
 

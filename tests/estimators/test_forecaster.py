@@ -30,7 +30,7 @@ def test_answers_have_the_form_of_the_series(tmp_path):
     assert np.array_equal(model.predict(two[..., None])[..., 0], model.predict(two))
     lists = [np.stack([WAVE, -WAVE], 1), np.stack([WAVE, -WAVE], 1)[:100]]
     assert model.fit(lists).predict().shape == (2, 3, 2)
-    assert np.array_equal(model.predict(lists[1:])[0], model.forecast_[1])
+    np.testing.assert_allclose(model.predict(lists[1:])[0], model.forecast_[1], rtol=1e-6)  # bits depend on the rows in a batch
     patched = hrnn.Forecaster(3, **QUICK, patch=2).fit(WAVE)
     assert patched.predict().shape == (3,)
     assert patched.trained_.config.task.forecast == 2

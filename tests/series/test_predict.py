@@ -150,7 +150,7 @@ def test_lines_are_answered_as_files_are(tmp_path, capsys, monkeypatch):
     last = {line["id"]: line for line in followed}
     code, out, err = hrnn(capsys, "predict", run, arguments[0], "-o", tmp_path / "out.csv")
     assert code == 0, err
-    for line in csv.DictReader((tmp_path / "out.csv").open()):
+    for line in csv.DictReader((tmp_path / "out.csv").read_text().splitlines()):
         assert line["prediction"] == last[line["id"]]["prediction"]
         assert abs(float(line["p_fast"]) - float(last[line["id"]]["p_fast"])) < 1e-6
         assert line["step"] == last[line["id"]]["step"]

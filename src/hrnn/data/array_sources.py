@@ -220,8 +220,10 @@ def _coded(some: NDArray[Any], vocabulary: Vocabulary, name: str) -> NDArray[Any
 
 def _read(path: Path, part: str | None) -> Held:
     try:
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-        found = _all_of(loaded, path) if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+        with open(path, "rb") as file:  # which numpy leaves open where an archive is damaged
+            archive = file.read(2) == b"PK"
+            file.seek(0)
+            found = _all_of(np.load(file, allow_pickle=False), path) if archive else np.load(path, "r", allow_pickle=False)
     except UserError:
         raise
     except Exception as error:  # numpy reads the header as Python, and zipfile has errors of its own

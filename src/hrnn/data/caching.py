@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from weakref import finalize
 
 from hrnn.arguments import flag, path_of, whole
 from hrnn.data.fingerprints import differs, fingerprint
@@ -139,7 +140,7 @@ def _temporary(source: Source, budget: int) -> Sequences:
             holder.cleanup()
             raise
     sequences = Sequences(holder.name)
-    sequences.holder = holder  # removed with it
+    finalize(sequences, holder.cleanup)  # removed with it
     return sequences
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +42,9 @@ class GrowingArray:
         self.dtype = new
 
     def close(self) -> None:
-        self._file.seek(0)
-        self._file.write(header((self.length, *self.shape), self.dtype))
-        self._file.close()
+        with self._file:
+            self._file.seek(0)
+            self._file.write(header((self.length, *self.shape), self.dtype))
 
 
 def header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
@@ -53,9 +54,8 @@ def header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
 
 
 def save(path: Path, array: NDArray[Any]) -> None:
-    growing = GrowingArray(path, array.dtype, array.shape[1:])
-    growing.append(array)
-    growing.close()
+    with closing(GrowingArray(path, array.dtype, array.shape[1:])) as growing:
+        growing.append(array)
 
 
 def blocks(length: int, steps: int = BLOCK) -> Iterator[tuple[int, int]]:

@@ -64,7 +64,6 @@ class Sequences:
         if not whole:
             raise UserError(f"the cache {self.folder} is damaged (lengths differ); remove the folder, and it is made again")
         self.lengths: Numbers = np.diff(self.offsets)
-        self.holder: object = None  # of a temporary folder
 
     def _array(self, name: str) -> NDArray[Any]:
         path = _regular(self.folder / f"{name}.npy")

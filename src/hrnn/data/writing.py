@@ -3,6 +3,7 @@ sequence together, and one that fills in missing values. Each holds a block in m
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,8 @@ VALUES, TIMES, TARGETS, RUNS = "values.npy", "times.npy", "step_targets.npy", "r
 class _Steps:
     """What is written as blocks come."""
 
-    def __init__(self, stream: Stream, folder: Path):
-        self.stream, self.folder, self.layout = stream, folder, stream.layout
+    def __init__(self, stream: Stream, folder: Path, closing: ExitStack):
+        self.stream, self.folder, self.layout, self.closing = stream, folder, stream.layout, closing
         channels = len(self.layout.channels)
         self.files: dict[str, GrowingArray] = {}
         self.values = self._file(
@@ -36,13 +37,18 @@ class _Steps:
         self.lengths = np.zeros(1024, np.int64)
         self.missing = np.zeros(channels, np.int64)
         self.least, self.most, self.rounded = np.full(channels, np.inf), np.full(channels, -np.inf), np.zeros(channels)
-        self.runs = GrowingArray(folder / RUNS, np.int32, (2,))  # as they come: number of the sequence, steps
+        self.runs = self._open(RUNS, np.int32, (2,))  # as they come: number of the sequence, steps
         self.last = -1
         self.together = True  # do the steps of each sequence follow each other?
 
     def _file(self, name: str, dtype: Any, shape: tuple[int, ...] = ()) -> GrowingArray:
-        self.files[name] = GrowingArray(self.folder / name, dtype, shape)
+        self.files[name] = self._open(name, dtype, shape)
         return self.files[name]
+
+    def _open(self, name: str, dtype: Any, shape: tuple[int, ...]) -> GrowingArray:
+        array = GrowingArray(self.folder / name, dtype, shape)
+        self.closing.callback(array.close)
+        return array
 
     def add(self, block: Block) -> None:
         self._count(block)
@@ -106,19 +112,13 @@ class _Steps:
 
 def write(stream: Stream, folder: Path, sort_budget: int) -> dict[str, Any]:
     """Write everything that a cache holds but for its own description, which is returned."""
-    steps = _Steps(stream, folder)
-    try:
-        total = 0
-        with working("reading data") as at:
-            for block in stream.blocks:
-                if block.steps:
-                    steps.add(block)
-                    total += block.steps
-                    at(f"{total:,} steps")
-    finally:
-        for file in steps.files.values():
-            file.close()
-        steps.runs.close()
+    with ExitStack() as closing, working("reading data") as at:
+        steps, total = _Steps(stream, folder, closing), 0
+        for block in stream.blocks:
+            if block.steps:
+                steps.add(block)
+                total += block.steps
+                at(f"{total:,} steps")
     ids = stream.register.ids.entries
     lengths = steps.lengths[: len(ids)]
     if not ids:

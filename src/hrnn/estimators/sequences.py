@@ -139,7 +139,8 @@ class SequenceClassifier(ClassifierMixin, OfSequences):  # type: ignore[misc]
 
     def _targets(self, y: NDArray[Any]) -> tuple[list[Any], NDArray[Any]]:
         try:
-            check_classification_targets(y)
+            with np.errstate(invalid="ignore"):  # a missing label is an error, not a warning as well
+                check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
         except TypeError:
             raise UserError("y has labels of several types, or lacks some; give texts or numbers, one for each") from None
