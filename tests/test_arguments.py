@@ -97,6 +97,7 @@ def test_the_argument_is_named(call, words):
     assert len(str(caught.value)) < 500
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_nested_tensors_are_named_before_they_are_turned():
     model = hrnn.HRNN(2, hidden_sizes=[3], batch_first=True)
     x, nested = torch.zeros(2, 4, 2), torch.nested.nested_tensor([torch.zeros(4), torch.zeros(3)])

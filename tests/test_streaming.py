@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -266,6 +267,7 @@ def test_other_models_go_the_long_way(short, kind):
     assert not any(short)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch itself, for forward differentiation
 def test_other_circumstances_go_the_long_way(short):
     """Autograd, autocast, rows out of phase, resets, vmap, forward differentiation."""
     model = make(levels=3)
@@ -315,7 +317,9 @@ def test_what_a_model_never_was_is_left_alone():
 def wrong_calls():
     """Calls of `step` that must fail, each with a model of vectors or of tokens."""
     sparse = torch.zeros(2, 3, dtype=torch.float64).to_sparse()
-    nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a prototype, says torch
+        nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], dtype=torch.float64)
     for x in (None, 3, [1.0], torch.zeros(()), torch.zeros(2, 3), torch.zeros(2, 4).double(), torch.zeros(0, 3).double(),
               torch.zeros(2).double(), torch.zeros(2, 3, device="meta").double(), sparse, nested, torch.zeros(3, 3).double(),
               torch.full((2, 3), float("nan")).double()):  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-QUICK = {"updates": 2, "hidden_sizes": (4, 4), "random_state": 0}
+QUICK = {"updates": 2, "hidden_sizes": (10, 11), "random_state": 0}
 
 
 def waves(count: int = 24, shortest: int = 9, longest: int = 14, seed: int = 0) -> tuple[list[np.ndarray], np.ndarray]:

@@ -164,7 +164,7 @@ def test_what_may_be_wrong_is_a_warning_in_terms_of_python():
 
 def test_what_is_chosen_is_printed_if_asked(capsys):
     hrnn.SequenceClassifier(**QUICK, verbose=1).fit(X, Y)
-    assert "options: --hidden-sizes 4 4 --periods 2" in capsys.readouterr().err
+    assert "options: --hidden-sizes 10 11 --periods 2" in capsys.readouterr().err
     hrnn.SequenceClassifier(**QUICK).fit(X, Y)
     assert capsys.readouterr().err == ""
 

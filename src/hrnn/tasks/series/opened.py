@@ -99,7 +99,7 @@ def open_data(
     said = json.dumps(source.options(), default=str, sort_keys=True)
     key = (str(place), said, by, validation, test, tuple(seen))
     found = _KNOWN.get(key)
-    if found is None or not found.sequences.folder.is_dir():
+    if found is None:
         there = cache_folder(source, place)
         sequences = None if lasting else cached(source, there)
         if sequences is None:
