@@ -19,6 +19,7 @@ from tests.conformance.cases import Built, Case, build
 from tests.conformance.moving import EXACT as MOVING
 from tests.conformance.moving import OPTIMIZERS, by_hand, diverged
 from tests.conformance.suite import EXACT, EXECUTORS, METHODS, Executors, Outcome, compare, expected, named, run, weights
+from tests.waiting import PATIENCE
 
 
 class Threads:
@@ -27,7 +28,8 @@ class Threads:
     ReduceOp = dist.ReduceOp
 
     def __init__(self, size: int):
-        self.barrier, self.own, self.places = threading.Barrier(size, timeout=60), threading.local(), [torch.empty(0)] * size
+        self.barrier, self.own = threading.Barrier(size, timeout=PATIENCE), threading.local()
+        self.places = [torch.empty(0)] * size
 
     def all_reduce(self, tensor: Tensor, op: Any = dist.ReduceOp.SUM) -> None:
         self.places[self.own.rank] = tensor.clone()

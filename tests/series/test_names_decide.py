@@ -36,7 +36,9 @@ def table(names=("id", "time", "y", "a", "label"), irregular=False):
 
 
 def run_on(folder, made, **options):
-    return untrained(folder / "runs" / "r", Series(data=(write_table(made, folder / "t.csv"),), **options))
+    return untrained(
+        folder / "runs" / "r", Series(data=(write_table(made, folder / "t.csv"),), cache=folder / "cache", **options)
+    )
 
 
 @pytest.fixture(scope="module")

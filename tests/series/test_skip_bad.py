@@ -36,7 +36,9 @@ def run(tmp_path_factory):
     table = panel()
     times = [time * time for time in table["time"].to_pylist()]
     path = write_table(table.set_column(1, "time", pa.array(times)), folder / "t.parquet")
-    return untrained(folder / "r", Series(data=(path,), forecast=2, target="none", values=("a", "b", "code")))
+    return untrained(
+        folder / "r", Series(data=(path,), cache=folder / "cache", forecast=2, target="none", values=("a", "b", "code"))
+    )
 
 
 def followed(capsys, monkeypatch, run, lines, *words):
@@ -110,7 +112,7 @@ def test_a_step_that_is_refused_leaves_the_stream_as_it_was(run):
 
 
 def test_symbols_that_are_none_leave_the_stream_as_it_was(tmp_path):
-    task = Series(data=(write_fasta(tmp_path / "g.fa", {"one": "ACGTN" * 40, "two": "GATTACA" * 20}),))
+    task = Series(data=(write_fasta(tmp_path / "g.fa", {"one": "ACGTN" * 40, "two": "GATTACA" * 20}),), cache=tmp_path / "cache")
     trained = library.load(untrained(tmp_path / "r", task))
     expected, disturbed = trained.stream(), trained.stream()
     for letter in "GATTACA":

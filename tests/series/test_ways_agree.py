@@ -124,7 +124,7 @@ def compare(case, folder, capsys, monkeypatch):
     random, table = case.random, case.table
     ending = str(random.choice(["csv", "parquet"] if case.mixed else ["csv", "parquet", "feather"]))  # whose batches are short
     path = write_table(table, folder / f"t.{ending}")
-    run = untrained(folder / "runs" / "r", Series(data=(path,), **case.options), **case.model)
+    run = untrained(folder / "runs" / "r", Series(data=(path,), cache=folder / "cache", **case.options), **case.model)
     trained = library.load(run)
     pre, answers = trained.config.task.learned, Answers(trained.config.task)
     assert pre.channels == tuple(case.values)

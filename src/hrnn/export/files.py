@@ -147,7 +147,7 @@ def _examples(step: Step, example: Tensor | None) -> tuple[Tensor, Tensor | None
 
 
 def _free_batch(axis: int = 0) -> dict[int, Any]:
-    return {axis: torch.export.Dim("batch")}
+    return {axis: torch.export.Dim("batch", max=2**31)}  # torch 2.6 refuses a batch without an end
 
 
 @torch.no_grad()
