@@ -112,7 +112,9 @@ def test_a_step_that_is_refused_leaves_the_stream_as_it_was(run):
 
 
 def test_symbols_that_are_none_leave_the_stream_as_it_was(tmp_path):
-    task = Series(data=(write_fasta(tmp_path / "g.fa", {"one": "ACGTN" * 40, "two": "GATTACA" * 20}),), cache=tmp_path / "cache")
+    task = Series(
+        data=(write_fasta(tmp_path / "g.fa", {"one": "ACGTN" * 40, "two": "GATTACA" * 20}),), cache=tmp_path / "cache"
+    )
     trained = library.load(untrained(tmp_path / "r", task))
     expected, disturbed = trained.stream(), trained.stream()
     for letter in "GATTACA":
