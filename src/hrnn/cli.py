@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -104,7 +105,9 @@ def guarded(arguments: list[str]) -> int:
 
 def silence(stream: str) -> None:
     """What could not be written is not tried again, neither by us nor by the interpreter, which flushes at its end."""
-    setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
+    nowhere = open(os.devnull, "w")  # noqa: SIM115
+    atexit.register(nowhere.close)
+    setattr(sys, stream, nowhere)
 
 
 def exit_code(arguments: list[str]) -> int:

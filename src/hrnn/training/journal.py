@@ -12,6 +12,7 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -49,11 +50,16 @@ class Journal:
         self._events: Events | None = None
         self._tracked = tracked
         self.warnings: list[str] = [] if tracked is None else list(tracked.warnings)
-        if folder is None:
-            return
-        self._lines = AppendOnlyFile(folder / JOURNAL, self._kept(folder / JOURNAL, lengths.get(JOURNAL, 0)))
-        if tensorboard:
-            self._events = Events(folder / EVENTS, self._kept(folder / EVENTS, lengths.get(EVENTS, 0), lines=False))
+        with ExitStack() as closing:  # all of them, also where one cannot be
+            if tracked is not None:
+                closing.callback(tracked.close)
+            if folder is not None:
+                self._lines = AppendOnlyFile(folder / JOURNAL, self._kept(folder / JOURNAL, lengths.get(JOURNAL, 0)))
+                closing.callback(self._lines.close)
+            if folder is not None and tensorboard:
+                self._events = Events(folder / EVENTS, self._kept(folder / EVENTS, lengths.get(EVENTS, 0), lines=False))
+                closing.callback(self._events.file.close)
+            self._open = closing.pop_all()
 
     def _kept(self, path: Path, noted: int, *, lines: bool = True) -> int:
         """How much of a file to keep: as much as was noted, or if there is less, what is whole of it."""
@@ -85,12 +91,7 @@ class Journal:
         return lengths | ({EVENTS: self._events.file.sync()} if self._events else {})
 
     def close(self) -> None:
-        if self._lines:
-            self._lines.close()
-        if self._events:
-            self._events.file.close()
-        if self._tracked:
-            self._tracked.close()
+        self._open.close()
 
 
 class Events:

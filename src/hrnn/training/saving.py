@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,17 +77,20 @@ def begin(
         if not difference:
             _write_changes(run, stored.identity, budget)
     open_journal(run, lengths, tracker)
-    if difference:
-        run.journal.record(DataChanged(update=run.position.updates, changed=difference.changed, moved=difference.moved))
-    began = Began(update=run.position.updates, engine=run.engine.entries(), before=run.computed_by)
-    if lengths is not None:  # before a checkpoint says that it is this engine's
-        run.journal.record(began)
-    if any(group.any(bool(difference), lengths is None)):  # only the first process has compared the data
-        save(run)  # so that it is known from now on; and before the first update: a run always has a checkpoint
-    if lengths is None:
-        run.journal.record(began)
-    if stored is not None and difference:  # last, or a crash in between would have let them be forgotten
-        _write_changes(run, stored.identity, budget)
+    with ExitStack() as failing:
+        failing.callback(run.journal.close)
+        if difference:
+            run.journal.record(DataChanged(update=run.position.updates, changed=difference.changed, moved=difference.moved))
+        began = Began(update=run.position.updates, engine=run.engine.entries(), before=run.computed_by)
+        if lengths is not None:  # before a checkpoint says that it is this engine's
+            run.journal.record(began)
+        if any(group.any(bool(difference), lengths is None)):  # only the first process has compared the data
+            save(run)  # so that it is known from now on; and before the first update: a run always has a checkpoint
+        if lengths is None:
+            run.journal.record(began)
+        if stored is not None and difference:  # last, or a crash in between would have let them be forgotten
+            _write_changes(run, stored.identity, budget)
+        failing.pop_all()
     return run
 
 
