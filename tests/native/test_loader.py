@@ -4,6 +4,7 @@ import ctypes
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -203,8 +204,9 @@ def test_a_compiler_that_does_not_work_is_a_sentence(tmp_path, monkeypatch):
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho 'trial.c:1: error: something is missing' >&2\nexit 1\n")
     broken.chmod(0o755)
+    quoted = shlex.quote(str(broken))
     for compiler, words in (
-        (str(broken), f"CC is {broken}, and no C compiler works: {broken} failed: trial.c:1: error: something is missing"),
+        (quoted, f"CC is {quoted}, and no C compiler works: {broken} failed: trial.c:1: error: something is missing"),
         ("/nowhere/cc -m64", "CC is /nowhere/cc -m64, and there is no C compiler"),
     ):
         monkeypatch.setenv("CC", compiler)

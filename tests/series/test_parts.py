@@ -143,4 +143,4 @@ def test_what_says_of_parts_in_two_ways_is_refused(tmp_path, capsys, monkeypatch
     assert "none" in complaint(capsys, *words, path)
     said = complaint(capsys, *words, "--stop-after", 3)
     assert "--stop-after" in said
-    assert Series(data=(path,), validation=(Path("none"),)).parts() == ("test",)
+    assert Series(data=(path,), validation=(Path("none"),), cache=tmp_path / "cache").parts() == ("test",)
