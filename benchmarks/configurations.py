@@ -176,7 +176,7 @@ def runner(name: str, method: str, window: int | None = None) -> Callable[[], ob
 def for_memory(name: str, method: str, window: int | None = None) -> tuple[Callable[[], object], Callable[[], object]]:
     """For hrnn.memory.measure: a tiny window to warm up, and the window."""
     torch.manual_seed(0)
-    tiny = max(2, *CONFIGURATIONS[name].periods) if CONFIGURATIONS[name].periods else 2
+    tiny = max([20, *CONFIGURATIONS[name].periods])
     run = runner(name, method, window)
     return partial(_twice, runner(name, method, tiny)), run
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.run import environment
-from hrnn.memory import exact_count, one_window, paper_count, peak_since, predict, segments_at_once, start_of_peak
+from hrnn.memory import exact_count, one_window, paper_count, peak_since, predict, start_of_peak
 from hrnn.native import library
 
 SIZE, PERIOD, BATCH, LIMIT = 64, 10, 8, 4e9
@@ -33,7 +33,6 @@ def row(method: str, levels: int, window: int) -> dict:
     """One measurement, time and memory of the same window, in a process of its own."""
     sizes, periods = [SIZE] * levels, [PERIOD] * (levels - 1)
     arguments = {"method": method, "hidden_sizes": sizes, "periods": periods, "window": window, "batch": BATCH}
-    at_once = segments_at_once(sizes, periods, BATCH)
     command = [sys.executable, "-m", "benchmarks.growth", "--one", json.dumps(arguments)]
     seconds, size = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     found = {
@@ -41,7 +40,7 @@ def row(method: str, levels: int, window: int) -> dict:
         "seconds_per_step": seconds / window,
         "bytes": size,
         "paper_count": paper_count(periods, window) if method == "restricted" else window,
-        "exact_count": exact_count(sizes, periods, window, at_once) if method == "restricted" else window * levels,
+        "exact_count": exact_count(sizes, periods, window) if method == "restricted" else window * levels,
         "predicted_bytes": predict(sizes, periods, window, BATCH) if method == "restricted" else None,
         **environment(1),
     }

@@ -12,17 +12,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.configurations import CONFIGURATIONS, Configuration
+from benchmarks.configurations import CONFIGURATIONS
 from benchmarks.run import environment
-from hrnn.memory import exact_count, measure, paper_count, segments_at_once
+from hrnn.memory import exact_count, measure, paper_count
 
 CASES = ("pixels", "three-levels")
 METHODS = ("naive", "full", "restricted")
-
-
-def at_once(c: Configuration) -> int:
-    """Segments of the lowest level that are differentiated together."""
-    return segments_at_once(c.sizes, c.periods, c.batch, inputs=c.inputs, tokens=c.tokens)
 
 
 def main() -> None:
@@ -42,7 +37,7 @@ def main() -> None:
         for method, size in sizes.items():
             restricted = method == "restricted"
             paper = paper_count(c.periods, c.window) if restricted else c.window
-            exact = exact_count(c.sizes, c.periods, c.window, at_once(c)) if restricted else None
+            exact = exact_count(c.sizes, c.periods, c.window) if restricted else None
             ratio = size / sizes["naive"]
             rows.append({"configuration": name, "method": method, "peak_bytes": size, "of_naive": round(ratio, 4),
                          "paper_count": paper, "exact_count": exact, **environment(1)})  # fmt: skip

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 import hrnn
 from benchmarks.run import environment
-from hrnn.memory import exact_count, measure, paper_count, peak_since, predict, segments_at_once, start_of_peak
+from hrnn.memory import exact_count, measure, paper_count, peak_since, predict, start_of_peak
 
 SIZES, PERIODS, BATCH, CHUNK = [128] * 4, [10] * 3, 8, 1000
 SHORT, SHORTS = 10_000, 8  # the million is one long average, so the short windows are averaged too
@@ -91,7 +91,7 @@ def main() -> None:
         "peak_bytes": peak,
         "predicted_bytes": predict(SIZES, PERIODS, options.steps, BATCH),
         "paper_count": paper_count(PERIODS, options.steps),
-        "exact_count": exact_count(SIZES, PERIODS, options.steps, segments_at_once(SIZES, PERIODS, BATCH)),
+        "exact_count": exact_count(SIZES, PERIODS, options.steps),
         "full_measured_bytes": points,
         "full_extrapolated_bytes": int(points[8000] + slope * (options.steps - 8000)),
         **environment(1),

@@ -33,7 +33,7 @@ PERIOD = 14
 
 def config(seed: int) -> dict[str, Any]:
     model = {"model": "ours", "hidden_sizes": [64, 64], "periods": [PERIOD], "window": 196, "cell": "lstm", "betas": [1.0]}
-    model |= {"indices": "all", "decoder_units": 256, "segments_at_once": 1}
+    model |= {"indices": "all", "decoder_units": 256}
     learning = {"batch": 50, "learning_rate": 0.001 * (1 + seed % 4)}
     identity = {"id": f"{seed:016x}", "data": {}, "modules": {}, "task": {"name": "pixels"}, "model": model}
     rest = {"learning": learning, "budget": {"updates": None}, "upkeep": {"seed": seed}, "metrics": METRICS.to_json()}

@@ -131,7 +131,7 @@ CALLS = {
         wrong=_WRONG,
         weight=3,
     ),
-    "Restricted": Call("hrnn.Restricted", {"round_steps": ["None", "3"], "segments_at_once": ["None", "2"]}),
+    "Restricted": Call("hrnn.Restricted", {"round_steps": ["None", "3"]}),
     "restricted": Call("hrnn.Restricted(round_steps=2).backward", _BACKWARD, _NEEDED, wrong=_WRONG, weight=8),
     "full": Call("hrnn.Full().backward", {**_BACKWARD, "updates": ["None"]}, _NEEDED, wrong=_WRONG, weight=4),
     "weighted": Call(
@@ -259,22 +259,7 @@ CALLS = {
         },
     ),
     "paper_count": Call("hrnn.memory.paper_count", _COUNTS, ("periods", "window")),
-    "exact_count": Call(
-        "hrnn.memory.exact_count", {**_SIZES, "segments_at_once": ["2"]}, ("hidden_sizes", "periods", "window")
-    ),
-    "segments_at_once": Call(
-        "hrnn.memory.segments_at_once",
-        {
-            "hidden_sizes": _SIZES["hidden_sizes"],
-            "periods": _SIZES["periods"],
-            "batch": ["4"],
-            "inputs": ["3"],
-            "tokens": ["False"],
-            "cell": ["'rnn'"],
-            "width": ["8"],
-        },
-        ("hidden_sizes", "periods", "batch"),
-    ),
+    "exact_count": Call("hrnn.memory.exact_count", _SIZES, ("hidden_sizes", "periods", "window")),
     "predict": Call(
         "hrnn.memory.predict",
         {
@@ -286,7 +271,6 @@ CALLS = {
             "decoder_units": ["7"],
             "all_indices": ["True"],
             "outputs": ["2"],
-            "segments_at_once": ["None", "3"],
             "native": ["True", "None"],
         },
         (*_SIZES, "batch"),
@@ -300,7 +284,6 @@ CALLS = {
             "batch": ["4"],
             "hidden": ["16", "[8, 32]"],
             "depths": ["(2, 3)", "[1, 9]"],
-            "segments_at_once": ["None", "3"],
         },
         ("budget", "window", "batch"),
         wrong={"window": ["2**62"], "depths": ["[10**9]"]},
@@ -320,7 +303,6 @@ CALLS = {
             "cell": ["'rnn'"],
             "indices": ["'all'"],
             "device": ["'cpu'"],
-            "segments_at_once": ["None", "2"],
         },
         ("window", "batch"),
     ),

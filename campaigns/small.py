@@ -34,7 +34,7 @@ def commands(data: Path) -> dict[str, list[str]]:
         " --optimizer rmsprop --model hrnn",
         "copy unlocked": "copy --length 4 --test-sequences 8 --periods 3 --window 5 --updates 12 --update segment"
         " --update-every 1 0 --frozen-every 3",
-        "text unlocked": f"text --data {text} --window 10 --updates 8 --update segment --round-steps 6 --update-every 1 2"
+        "text unlocked": f"text --data {text} --window 10 --updates 8 --update segment --update-every 1 2"
         " --clip 1 --validate-every 4 --frozen-every 2",
         "needle unlocked": "needle --steps 12 --periods 4 --window 7 --updates 12 --test-sequences 8 --validate-every 5"
         " --update segment --optimizer adamw --schedule linear --warmup 3",

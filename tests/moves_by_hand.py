@@ -8,6 +8,9 @@ window's end, that of the window as it is. What no loss has reached keeps its pl
 
 Where rows part, batches differ in size. A level then waits until there are half the steps of a mean batch of its own, and a
 rest of the window with fewer joins the batch before.
+
+In rounds of so many steps, a segment of the level below the top runs in the round in which the next one begins, the last in the
+last round: what is the r-th, a mean and a rest is then so of a round.
 """
 
 from __future__ import annotations
@@ -18,14 +21,22 @@ import torch
 from torch import Tensor, nn
 
 from hrnn.segments import Given
-from tests.oracle import Oracle, Segment, Tick
+from tests.oracle import Oracle, Row, Segment, Tick
 
 
 class Moves:
     """The levels of an oracle with restricted gradients, and an optimizer for each; heads move with the lowest."""
 
-    def __init__(self, oracle: Oracle, heads, optimizer, every: list[int | None], clip: float | None = None):
-        model = oracle.model
+    def __init__(
+        self,
+        oracle: Oracle,
+        heads,
+        optimizer,
+        every: list[int | None],
+        clip: float | None = None,
+        round_steps: int | None = None,
+    ):
+        model, self.round_steps = oracle.model, round_steps
         self.oracle, self.every, self.clip, self.top = oracle, every, clip, len(model.cells) - 1
         self.owned = [list(cell.parameters()) for cell in model.cells]
         for level, decoder in enumerate(model.decoders or []):
@@ -39,7 +50,10 @@ class Moves:
         self.x, self.y, self.loss = x, y, loss
         positions = {tuple(row.position(level) for level in range(self.top)) for row in oracle.rows}
         given = any(isinstance(period, Given) for period in oracle.model.periods)
-        self.apart = given or len(positions) > 1 or any(arguments[name] is not None for name in ("lengths", "reset"))
+        resets, lengths = arguments["reset"], arguments["lengths"]
+        self.apart = given or len(positions) > 1
+        self.apart |= lengths is not None and len({*lengths.tolist()}) > 1
+        self.apart |= resets is not None and bool((resets != resets[:, :1]).any())
         for ticks in oracle.begin(len(x), **arguments):
             list(ticks)
         self.rows = {row.number: b for b, row in enumerate(oracle.rows)}
@@ -47,20 +61,48 @@ class Moves:
         self.sent = [[cell[0].detach() for cell in cells] for cells in oracle.cells]  # what others see of a level: leaves
         self.done, self.moved_at = 0, [0 for _ in levels]  # steps of all rows
         self.closed, self.reached = [0 for _ in levels], [False for _ in levels]
-        self.batches = [0 for _ in levels]
-        self.steps = self._count(self.top, everything := [row.whole for row in oracle.rows])
-        self.mean = [self.steps / max(1, batches) for batches in self.batches]
-        self._batch(self.top, everything)
+        self.batches, self.steps = [0 for _ in levels], 0
+        self.rounds = self._rounds([row.whole for row in oracle.rows], len(x))
+        self._batch(self.top, [row.whole for row in oracle.rows])
         for level in levels:
             if self.closed[level]:
                 self._move(level)
         oracle.learn()
 
+    def _rounds(self, segments: list[Segment], steps: int) -> list[list[list[Tick | None]]]:
+        """Of each round, the top's ticks of each row that run in it; first None, if what was unfinished does."""
+        size = self.round_steps or steps
+        rounds = [[[] for _ in segments] for _ in range(-(-steps // size))]
+        for b, segment in enumerate(segments):
+            for tick, following in zip([None, *segment.ticks], [*segment.ticks, None], strict=True):
+                rounds[-1 if following is None or not self.top else following.step // size][b].append(tick)
+        return rounds
+
+    def _of_window(self, segments: list[Segment]) -> Iterator[tuple[list[Tick], list[Segment]]]:
+        """As `_parts`, of the top."""
+        for number, ran in enumerate(self.rounds):
+            parts = []
+            going_on = [self.oracle.rows[b] for b, own in enumerate(ran) if None in own]
+            parts.append(([], self._unfinished(self.top, going_on)))
+            own = [[tick for tick in some if tick is not None] for some in ran]
+            for j in range(max(map(len, own))):
+                ticks = [some[j] for some in own if len(some) > j]
+                parts.append((ticks, [tick.began for tick in ticks if self.top]))
+            self.last_round = number == len(self.rounds) - 1
+            self.batches[: self.top] = [0] * self.top
+            steps = sum(self._count(self.top - 1, below) if below else 0 if self.top else len(ticks) for ticks, below in parts)
+            self.steps += steps
+            self.mean = [steps / max(1, batches) for batches in self.batches]
+            yield from parts
+
+    def _unfinished(self, level: int, rows: list[Row]) -> list[Segment]:
+        return [row.carried[level - 1] for row in rows if level and any(s and s.ticks for s in row.carried[:level])]
+
     def _parts(self, level: int, segments: list[Segment]) -> Iterator[tuple[list[Tick], list[Segment]]]:
         """A batch tick by tick, each with the batch of the level below that it begins; first what was unfinished."""
         rows = [self.oracle.rows[self.rows[segment.row]] for segment in segments]
-        going_on = [row for row, segment in zip(rows, segments, strict=True) if segment in (*row.carried, row.whole)]
-        yield [], [row.carried[level - 1] for row in going_on if level and any(s and s.ticks for s in row.carried[:level])]
+        going_on = [row for row, segment in zip(rows, segments, strict=True) if segment in row.carried]
+        yield [], self._unfinished(level, going_on)
         for j in range(max(len(segment.ticks) for segment in segments)):
             ticks = [segment.ticks[j] for segment in segments if len(segment.ticks) > j]
             yield ticks, [tick.began for tick in ticks if level]
@@ -76,7 +118,7 @@ class Moves:
         made: list[tuple[Tensor, Tensor]] = []  # hidden states, and the leaves that others see of them
         outputs: list[Tensor] = []
         targets: list[tuple[int, int]] = []
-        for ticks, below in self._parts(level, segments):
+        for ticks, below in self._of_window(segments) if level == self.top else self._parts(level, segments):
             for tick in ticks:
                 at = self.rows[tick.segment.row]
                 cells, sent = oracle.cells[at], self.sent[at]
@@ -108,19 +150,22 @@ class Moves:
         if any(segment.ticks for segment in segments):
             self.closed[level] += 1
             self.batches[level] -= 1
-            if self._due(level):
+            if level < self.top and self._due(level):
                 self._move(level)
 
     def _due(self, level: int) -> bool:
         """Does it move now? Not if the window ends here: then it does in any case."""
-        if self.every[level] is None or self.closed[level] < self.every[level] or not self.batches[level]:
+        if self.every[level] is None or self.closed[level] < self.every[level]:
             return False
-        return not self.apart or 2 * min(self.done - self.moved_at[level], self.steps - self.done) >= self.mean[level]
+        if self.last_round and not self.batches[level]:
+            return False
+        rest = self.steps - self.done or self.steps  # nothing is left at the end of a round: others follow
+        return not self.apart or 2 * min(self.done - self.moved_at[level], rest) >= self.mean[level]
 
     def _move(self, level: int) -> None:
         if not self.reached[level]:
             return
-        parameters, once = self.owned[level], self.done == self.steps and not self.moved_at[level]
+        parameters, once = self.owned[level], self.last_round and self.done == self.steps and not self.moved_at[level]
         for parameter in self.oracle.model.cells[level].parameters():  # that a loss has not reached
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         for parameter in parameters:

@@ -55,7 +55,7 @@ def tasks(tmp_path: Path) -> dict[str, list[str]]:
         "pixels": f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 40 --validate-every 15"
         " --schedule cosine --update batch",
         "text": f"text --data {text} --window 15 --updates 50 --validate-every 20 --update window",
-        "unlocked": f"text --data {text} --window 15 --updates 30 --update segment --round-steps 6 --update-every 1 2 --clip 1"
+        "unlocked": f"text --data {text} --window 15 --updates 30 --update segment --update-every 1 2 --clip 1"
         " --frozen-every 4",
         "needle": "needle --steps 30 --periods 5 --window 12 --updates 50 --test-sequences 20 --validate-every 20"
         " --optimizer rmsprop --model hrnn",

@@ -68,7 +68,6 @@ def test_tokens_may_be_whole_numbers_of_any_kind(dtype):
         (lambda: hrnn.HRNN(10**5000, [3]), "inputs is a int"),
         (lambda: hrnn.Restricted(round_steps=1.5), "round_steps is 1.5"),
         (lambda: hrnn.Restricted(round_steps=NAN), "round_steps is nan"),
-        (lambda: hrnn.Restricted(segments_at_once=0), "segments_at_once is 0; give 1 to 1000, or None"),
         (lambda: small().initial_state(10**12), "batch is 1000000000000"),
         (lambda: small().decoder(5), "level is 5"),
         (lambda: small(decoders=False).decoder(0), "no decoders"),

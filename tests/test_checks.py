@@ -213,7 +213,7 @@ def test_nan_goes_through_where_it_is_not_checked():
 def test_a_state_in_a_longer_segment_than_the_period_is_refused(way):
     """Without decoders a state has no history that would tell."""
     model, other = make(periods=(2, 2), decoders=False), make(periods=(9, 2), decoders=False)
-    _, state = other(torch.randn(7, BATCH, 2))
+    state = other(torch.randn(7, BATCH, 2))[1].detach()
     options = {"x": torch.randn(STEPS, BATCH, 2), "y": torch.randn(STEPS, BATCH, 3), "state": state}
     with untouched(model, state=state), pytest.raises(ValueError, match=r"state was made by a model with other .* periods"):
         call(way, model, options)

@@ -28,10 +28,12 @@ def test_numbers_of_cells_are_those_of_the_code():
     for name, cell in BUILTIN.items():
         made = cell(3, 5, 7, False)
         entering, recurrent = made.weight_input.shape[0] // 7, made.weight_hidden.shape[0] // 7
-        assert room.CELLS[name] == (cell.gate_blocks, cell.state_parts, cell.scratch_parts, entering, recurrent)
+        gates, parts, _, *rest = room.CELLS[name]
+        assert (gates, parts, *rest) == (cell.gate_blocks, cell.state_parts, entering, recurrent)
 
 
 WIDE = {"hidden_sizes": [128, 128], "periods": [8], "window": 800, "batch": 64}
+HOLES = 1.42  # what the small blocks of graphs take in a process, of what they should
 FEW = {"hidden_sizes": [64, 64], "periods": [20], "window": 90, "batch": 16}
 
 
@@ -41,8 +43,7 @@ FEW = {"hidden_sizes": [64, 64], "periods": [20], "window": 90, "batch": 16}
         ("restricted", {"output": "all"}),
         ("restricted", {"cell": "gru"}),
         ("restricted", {"top": "checkpointed", "window": 1600}),
-        ("restricted", FEW | {"segments_at_once": 1}),
-        ("restricted", FEW | {"segments_at_once": 100}),  # of which there are four, 0.7 MB each
+        ("restricted", FEW),
         ("restricted", {"hidden_sizes": [8, 8], "periods": [2], "batch": 1}),  # many ticks with hardly a number in them
         ("checkpointed", {}),
         ("checkpointed", {"every": 200}),
@@ -54,13 +55,20 @@ def test_predicted_bytes_are_those_of_tensors_and_a_few_megabytes_of_a_process(m
     predict = memory.predict if method == "restricted" else getattr(memory, f"predict_{method}")
     shape = WIDE | options
     found, predicted = counted(method=method, **shape), predict(**shape)
-    assert 0.95 * found < predicted < 1.1 * found + 3e6
+    compiled = method == "restricted" and "top" not in options
+    assert 0.95 * found < predicted < (1.1 if compiled else HOLES) * found + 3e6
     assert predicted <= shape.get("bytes", predicted)
+
+
+def test_bytes_without_compiled_code(monkeypatch):
+    monkeypatch.setattr("hrnn.gradients.restricted.serves", lambda cell: False)
+    found, predicted = counted(**WIDE), memory.predict(native=False, **WIDE)
+    assert 0.95 * found < predicted < HOLES * found + 3e6
 
 
 def test_replay_takes_what_checkpointed_does():
     found, predicted = counted(replay=0.5, **WIDE), memory.predict_checkpointed(**WIDE)
-    assert 0.95 * found < predicted < 1.1 * found + 3e6
+    assert 0.95 * found < predicted < HOLES * found + 3e6
 
 
 def test_a_checkpointed_top_grows_with_the_root_of_the_window():
@@ -73,24 +81,7 @@ def test_a_checkpointed_top_grows_with_the_root_of_the_window():
 
 def test_restricted_takes_a_fraction_of_full():
     shape = {"hidden_sizes": [64, 64, 64], "periods": [8, 8], "window": 1024, "batch": 32}
-    assert counted(segments_at_once=1, **shape) < 0.1 * counted(method="full", **shape)
-
-
-@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
-def test_what_a_segment_takes_is_what_one_more_of_them_adds(cell):
-    shape = {"hidden_sizes": [48, 64], "periods": [10], "window": 1000, "batch": 8, "cell": cell, "inputs": 5, "tokens": False}
-    options = {"decoder_units": 1, "outputs": 1, "native": False}
-    two, three = (memory.predict(**shape, segments_at_once=number, **options) for number in (2, 3))
-    loss = 10 * 8 * 4 * (3 * 48 + 3)
-    assert three - two - loss == pytest.approx(room.segment_bytes(cell, 48, 10, 8, 5), rel=0.2)
-    assert memory.predict(**shape) == memory.predict(
-        **shape, segments_at_once=memory.segments_at_once([48, 64], [10], 8, cell=cell, inputs=5, tokens=False)
-    )
-    assert memory.predict([48, 64], [10], 39, 8, segments_at_once=3) == memory.predict(
-        [48, 64], [10], 39, 8, segments_at_once=9
-    )
-    assert memory.exact_count([48, 48], [10], 100, segments_at_once=3) == memory.exact_count([48, 48], [10], 100) + 20
-    assert memory.segments_at_once([48], [], 8) == 1
+    assert counted(**shape) < 0.1 * counted(method="full", **shape)
 
 
 def test_a_small_network_with_long_segments_does_not_keep_all_their_views():
@@ -110,28 +101,23 @@ def test_a_plan_fits_its_budget_and_a_smaller_period_would_not():
         assert found.bytes <= 50_000_000
         assert found.bytes == memory.predict(found.hidden_sizes, found.periods, 100_000, 16)
         assert found.paper_count == memory.paper_count(found.periods, 100_000)
-        assert found.segments_at_once == memory.segments_at_once(found.hidden_sizes, found.periods, 16)
         smaller = [found.periods[0] - 1] * len(found.periods)
         assert smaller[0] < 2 or memory.predict(found.hidden_sizes, smaller, 100_000, 16) > 50_000_000
     assert memory.plan(1000, window=1000, batch=16) == []
     assert memory.plan(10**9, window=1000, batch=4, hidden=[32, 64], depths=[3])[0].hidden_sizes == [32, 64, 64]
 
 
-@pytest.mark.parametrize("number", [None, 1, 5])
-def test_a_plan_is_that_of_trying_every_period(number):
-    chance, given = random.Random(0), {"segments_at_once": number}
+@pytest.mark.parametrize("native", [True, False])
+def test_a_plan_is_that_of_trying_every_period(native):
+    chance = random.Random(0)
     for _ in range(30):
         window, batch, depth, hidden = (chance.randrange(*limits) for limits in ((4, 3000), (1, 20), (2, 5), (1, 200)))
         budget = int(2e6 + 10 ** chance.uniform(4, 8))
-        periods = [[period] * (depth - 1) for period in range(2, max(2, math.isqrt(window)) + 1)]
-        fitting = [
-            p
-            for p in periods
-            if math.prod(p) <= window and memory.predict([hidden] * depth, p, window, batch, **given) <= budget
-        ]
-        assert [plan.periods for plan in memory.plan(budget, window, batch, hidden, [depth], **given)] == fitting[:1]
-    plans = memory.plan(10**10, 2**62, 4, native=False, segments_at_once=1)  # at once
-    assert [plan.periods[0] for plan in plans] == [33245, 2068]
+        below, longest = depth - 1, max(2, math.isqrt(window))
+        periods = [[period] * below for period in range(2, longest + 1) if period**below <= window]
+        fitting = [p for p in periods if memory.predict([hidden] * depth, p, window, batch, native=native) <= budget]
+        assert [plan.periods for plan in memory.plan(budget, window, batch, hidden, [depth], native=native)] == fitting[:1]
+    assert bool(memory.plan(10**10, 2**62, 4, native=native)) is native  # the schedule of so many batches does not fit
 
 
 def test_plans_follow_the_growth_of_the_window():
@@ -151,10 +137,6 @@ def test_plans_follow_the_growth_of_the_window():
         (lambda: memory.predict([8, 8], [10], 20, 4, top="kept"), "top is 'kept'"),
         (lambda: memory.predict_checkpointed([8, 8], [10], 20, 4, bytes=1000), "give at least that"),
         (lambda: memory.predict_truncated([8, 8], [10], 20, 4, 0), "steps is 0"),
-        (lambda: memory.plan(10, 10, 1, segments_at_once=0), "segments_at_once is 0"),
-        (lambda: memory.predict([8, 8], [10], 20, 4, segments_at_once="2"), "segments_at_once is '2'"),
-        (lambda: memory.exact_count([8, 8], [10], 20, segments_at_once=1.5), "segments_at_once is 1.5"),
-        (lambda: memory.segments_at_once([8, 8], [10], 4, width=0), "width is 0"),
     ],
 )
 def test_bad_input(call, message):

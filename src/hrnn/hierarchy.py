@@ -15,12 +15,13 @@ from hrnn import checks, description, streaming, tensors
 from hrnn.arguments import entries, flag, shown, whole
 from hrnn.cells import BUILTIN, Cell, UserCell, by_hand
 from hrnn.decoders import Decoder
+from hrnn.executor import Listener, Run, learned_starts
 from hrnn.formats import numbered
-from hrnn.forward import Forward, Listener
 from hrnn.precision import without_autocast
 from hrnn.recovery import AT_ONCE, Recovery, pieces
 from hrnn.room import check_fits, output_size
-from hrnn.segments import Clock, Given, Period, reach_of
+from hrnn.schedule import schedule
+from hrnn.segments import Behind, Clock, Given, Period, reach_of
 from hrnn.state import State
 
 
@@ -185,7 +186,7 @@ class HRNN(nn.Module):
             check_fits(f"batch is {batch}", 4 * batch * (sum(self.hidden_sizes) + kept))
         device = self.device
         with torch.no_grad():
-            cells = tuple(self.cell(i).initial_state(batch) for i in range(len(self.cells)))
+            cells = tuple(tuple(p.detach().clone() for p in self.cell(i).initial_state(batch)) for i in range(len(self.cells)))
         sizes = [self.input_size, *self.hidden_sizes]
         history = []
         for i, period in enumerate(self.periods if self.decoders is not None else []):
@@ -255,9 +256,15 @@ class HRNN(nn.Module):
         if at_start is not None:
             state = self.reset(state, at_start)
         with without_autocast(self.device):
-            run = Forward(self.levels, self.periods, state, listener, shows_all=self.shows_all and listener is None)
-            output = run.feed(x, given, valid, later)
-            return (tensors.swapped(output) if self.batch_first else output), run.close()
+            there = None if valid is None else torch.arange(steps, device=self.device)[:, None] < valid
+            plan = schedule(
+                self.periods, state.clock, steps, boundaries=given, following=Behind().after(given, valid, steps), valid=there,
+                reset=later, learned=learned_starts(self.levels),
+            )  # fmt: skip
+            run = Run(self.levels, state, shows_all=self.shows_all and listener is None, listener=listener)
+            run.run(plan, x)
+            output = run.output(steps)
+            return (tensors.swapped(output) if self.batch_first else output), run.after()
 
     @torch.no_grad()
     def recovered(

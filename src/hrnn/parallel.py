@@ -128,14 +128,15 @@ class Group:
 
     def any(self, *flags: bool) -> list[bool]:
         """For each flag: is it true in any process?"""
-        return [bool(flag) for flag in self._most([int(flag) for flag in flags])]
+        return [bool(flag) for flag in self.most([int(flag) for flag in flags])]
 
     def all_equal(self, *numbers: int) -> bool:
         """Have all processes these numbers?"""
-        most = self._most([*numbers, *(-number for number in numbers)])
+        most = self.most([*numbers, *(-number for number in numbers)])
         return all(largest == -other for largest, other in zip(most[: len(numbers)], most[len(numbers) :], strict=True))
 
-    def _most(self, numbers: list[int]) -> list[int]:
+    def most(self, numbers: list[int]) -> list[int]:
+        """For each number: the largest that any process has."""
         if self.size == 1:
             return numbers
         most = torch.tensor(numbers, dtype=torch.int64)

@@ -7,28 +7,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hrnn.arguments import entries, flag, shown, whole
 from hrnn.native import library
-from hrnn.recomputation import Costs, costs_of_levels, root, within
+from hrnn.recomputation import DIFFERENTIATED, Costs, costs_of_levels, graph_of_tick, root, within
 from hrnn.recomputation import every as keep_every
 from hrnn.room import (
     BACKWARD_TICKS,
     CELLS,
-    MOST_AT_ONCE,
-    OBJECTS,
     OVERHEAD,
+    batches_at_once,
     ceiling,
     cell_numbers,
     complete_segments,
     output_size,
-    shown_at_once,
+    segments_at_once,
 )
-from hrnn.room import segments_at_once as _at_most
 
 _FLOAT, _TOKEN = 4, 8
-_TORCH_BLOCK, _NATIVE_BLOCK = 7_000, 18_000  # bytes of the objects of a block
+_BLOCK = 18_000  # bytes of the objects of a block of compiled code
+_LEAF, _BATCH = 5_000, 2_000  # of a context with its gradient, and of a batch in the schedule
 _TWO_PASSES = 600_000  # what a process takes for a pass forward before one that differentiates, beside tensors
 
 
@@ -39,34 +39,14 @@ def paper_count(periods: Sequence[int], window: int) -> int:
     return sum(periods) + 2 * (window // math.prod(periods)) if periods else window
 
 
-def exact_count(hidden_sizes: Sequence[int], periods: Sequence[int], window: int, segments_at_once: int = 1) -> float:
-    """What has to be stored by the same reckoning, nothing left out: hidden states of every level, of the lowest those of all
-    segments that are differentiated together, and, above it, the gradients of contexts. In vectors of the lowest level's size:
-    a vector of twice that size counts twice."""
+def exact_count(hidden_sizes: Sequence[int], periods: Sequence[int], window: int) -> float:
+    """What has to be stored by the same reckoning, nothing left out: hidden states of every level, and, above the lowest, the
+    gradients of contexts. In vectors of the lowest level's size: a vector of twice that size counts twice. Small networks run
+    several segments of the lowest level side by side, in 2.5 MB at most, which is not counted."""
     sizes, periods, window = _checked(hidden_sizes, periods, window)
-    at_once = whole("segments_at_once", segments_at_once, most=MOST_AT_ONCE)
     ticks = [*periods, ceiling(window, math.prod(periods))]
-    ticks[0] *= min(at_once, complete_segments(periods, window))
     numbers = sum(n * size * (1 if level == 0 else 2) for level, (n, size) in enumerate(zip(ticks, sizes, strict=True)))
     return numbers / sizes[0]
-
-
-def segments_at_once(
-    hidden_sizes: Sequence[int],
-    periods: Sequence[int],
-    batch: int,
-    *,
-    inputs: int = 3,
-    tokens: bool = True,
-    cell: str = "lstm",
-    width: int = _FLOAT,
-) -> int:
-    """How many segments of the lowest level `Restricted` runs before it differentiates them, if nobody says otherwise: as many
-    as take 2.5 MB, 8 at most. width: bytes of a number. A window may have fewer that can be taken together."""
-    sizes, periods, _ = _checked(hidden_sizes, periods, 1)
-    batch, inputs, width = whole("batch", batch), whole("inputs", inputs), whole("width", width)
-    numbers = 1 if flag("tokens", tokens) else inputs
-    return _at_most(_cell(cell), sizes[0], periods[0], batch, numbers, width) if periods else 1
 
 
 def predict(
@@ -82,94 +62,126 @@ def predict(
     all_indices: bool = False,
     outputs: int = 3,
     output: str = "lowest",
-    segments_at_once: int | None = None,
     native: bool | None = None,
     top: str = "stored",
 ) -> int:
     """Bytes that `Restricted` takes for one window, above the model, its inputs and targets: float32, fixed periods, a linear
-    head of `outputs` numbers. It adds up the buffers that the code allocates, and what a process takes beside them. output: as
-    `HRNN` has it.
-    segments_at_once, top: as `Restricted` has them; of the first, None is what it chooses. native: does compiled code run the
-    ticks? None is what this machine does. `Restricted(replay=p)` takes what `Checkpointed` does: `predict_checkpointed`."""
+    head of `outputs` numbers. It adds up what is allocated, and what a process takes beside that. output, top: as `HRNN` and
+    `Restricted` have them. native: is there compiled code? None is what this machine has. `Restricted(replay=p)` takes what
+    `Checkpointed` does: `predict_checkpointed`."""
     hidden_sizes, periods, window = _checked(hidden_sizes, periods, window)
     batch, inputs, outputs = whole("batch", batch), whole("inputs", inputs), whole("outputs", outputs)
     decoder_units = whole("decoder_units", decoder_units)
     flag("tokens", tokens), flag("all_indices", all_indices)
-    gates, parts, scratch, _, recurrent = CELLS[_cell(cell)]
     in_c = library() is not None if native is None else flag("native", native)
-    if in_c:  # tanh(c) is computed again, and gradients of gates take the place of the gates
-        scratch = 0
-    at_once = chosen_at_once(segments_at_once, hidden_sizes, periods, batch, inputs=inputs, tokens=tokens, cell=cell)
     if top not in ("stored", "checkpointed"):
         raise ValueError(f"top is {shown(top)}; expected 'stored' or 'checkpointed'")
+    numbers = _shown(hidden_sizes, output)
+    shape = _Shape(hidden_sizes, periods, batch, inputs, tokens, _cell(cell), decoder_units, all_indices, outputs, numbers)
     if top == "checkpointed":
-        options = {"inputs": inputs, "tokens": tokens, "cell": cell, "decoder_units": decoder_units, "outputs": outputs}
-        return _with_checkpointed_top(
-            hidden_sizes, periods, window, batch, at_once, in_c, all_indices, {**options, "output": output}
-        )
-    group = min(at_once, complete_segments(periods, window))
-    levels, total, temporary = len(hidden_sizes), 0, 0
-    sizes = [inputs, *hidden_sizes, 0]
-    for level, size in enumerate(hidden_sizes):
-        below, above = sizes[level], sizes[level + 2]
-        reads_tokens = tokens and level == 0
-        highest = level == levels - 1
-        ticks = ceiling(window, math.prod(periods)) if highest else periods[level]
+        return _with_checkpointed_top(shape, window)
+    return _compiled(shape, window) if in_c else _literal(shape, window)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What predictions depend on, beside the window and the method."""
+
+    sizes: list[int]
+    periods: list[int]
+    batch: int
+    inputs: int
+    tokens: bool
+    cell: str
+    decoder_units: int
+    all_indices: bool
+    outputs: int
+    shown: int
+
+    def around(self) -> list[tuple[int, int, int]]:
+        """Of every level its own size, that of the level below and that of the level above."""
+        return list(zip(self.sizes, [self.inputs, *self.sizes], [*self.sizes[1:], 0], strict=False))
+
+    def ticks(self, window: int) -> list[int]:
+        """Of every level, those of a batch."""
+        return [*self.periods, ceiling(window, math.prod(self.periods))]
+
+    def costs(self, pieces: bool = True) -> Costs:
+        return costs_of_levels(
+            self.sizes, self.periods, self.batch, cells=[self.cell] * len(self.sizes), inputs=self.inputs, tokens=self.tokens,
+            decoder_units=[self.decoder_units] * len(self.periods), outputs=self.outputs, shown=self.shown,
+            pieces=pieces,
+        )  # fmt: skip
+
+
+def _compiled(shape: _Shape, window: int) -> int:
+    """Buffers: tanh(c) is computed again, and gradients of gates take the place of the gates."""
+    gates, parts, _, _, recurrent = CELLS[shape.cell]
+    periods, batch, total, temporary = shape.periods, shape.batch, 0, 0
+    group = complete_segments(periods, window)
+    if periods:
+        numbers = 1 if shape.tokens else shape.inputs
+        group = min(group, segments_at_once(shape.cell, shape.sizes[0], periods[0], batch, numbers, _FLOAT))
+    for level, ((size, below, above), ticks) in enumerate(zip(shape.around(), shape.ticks(window), strict=True)):
+        highest = level == len(periods)
         blocks = ceiling(ticks, BACKWARD_TICKS) if highest else 1
-        read = _TOKEN if reads_tokens else _FLOAT * below
-        tick = _FLOAT * size * (gates + parts + scratch + 1) + read
-        segments = 1 if level else group
-        places = batch * segments
-        total += places * (ticks * tick + blocks * _FLOAT * size * parts)
-        copies = 2 if in_c or cell == "lstm" else 1  # gradients, and weights packed or scaled
-        total += _FLOAT * (cell_numbers(cell, below, above, size) * copies + (recurrent * size * size if in_c else 0))
-        total += blocks * (_NATIVE_BLOCK if in_c else _TORCH_BLOCK)
-        if not in_c:
-            # What a block takes to be differentiated.
-            total += places * min(ticks, BACKWARD_TICKS) * _FLOAT * size * (gates + (1 if cell == "lstm" else 0))
-            total += OBJECTS * (min(ticks, BACKWARD_TICKS) if highest else ticks * segments)
+        read = _TOKEN if shape.tokens and level == 0 else _FLOAT * below
+        places = batch * (1 if level else group)
+        total += places * (ticks * (_FLOAT * size * (gates + parts + 1) + read) + blocks * _FLOAT * size * parts)
+        # Gradients, and weights packed.
+        total += _FLOAT * (2 * cell_numbers(shape.cell, below, above, size) + recurrent * size * size) + blocks * _BLOCK
         if not highest:
-            reach, width = periods[level], (inputs if reads_tokens else below)
-            gradients = _FLOAT * decoder_units * (size + width + reach)
-            total += gradients
-            total += batch * reach * read  # history in the new state
-            decoded = 1 if in_c or not all_indices else reach  # in C one index after the other
-            of_place = 5 * decoder_units + size + width if in_c else 3 * decoder_units + 3 * width
-            packed = 2 * gradients if in_c else gradients
-            temporary = max(temporary, packed + _FLOAT * places * decoded * of_place)
+            gradients = _FLOAT * shape.decoder_units * (size + below + ticks)
+            total += gradients + batch * ticks * read  # history in the new state
+            temporary = max(temporary, 2 * gradients + _FLOAT * places * (5 * shape.decoder_units + size + below))
     lowest = periods[0] * group if periods else BACKWARD_TICKS
-    # The loss: its copy of the output, the gradient of that and what the head makes of it.
-    temporary = max(temporary, _FLOAT * batch * lowest * (3 * _shown(hidden_sizes, output) + 3 * outputs))
-    return total + temporary + OVERHEAD
+    return total + max(temporary, _loss(shape, lowest)) + OVERHEAD
 
 
-def _with_checkpointed_top(
-    hidden_sizes: list[int],
-    periods: list[int],
-    window: int,
-    batch: int,
-    at_once: int,
-    in_c: bool,
-    all_indices: bool,
-    options: dict[str, Any],
-) -> int:
-    """The larger of a block, as a window, and of what runs forward before; beside it the states of all blocks, the one that the
-    block ends with and the gradient of that, and gradients gathered from block to block."""
-    cell, inputs = options["cell"], options["inputs"]
-    block_ticks = root(ceiling(window, math.prod(periods)))
-    block_steps = min(window, block_ticks * math.prod(periods))
-    block = predict(
-        hidden_sizes, periods, block_steps, batch, segments_at_once=at_once, native=in_c, all_indices=all_indices, **options
-    )
+def _literal(shape: _Shape, window: int) -> int:
+    """Graphs: of one batch of each level, side by side at the lowest one, and of the top's ticks; then gradients."""
+    batch, ticks, periods = shape.batch, shape.ticks(window), shape.periods
+    if not periods:
+        return shape.costs(pieces=False).of(window, 0)
+    group = min(batches_at_once(shape.sizes[0], periods[0] * batch, 1), complete_segments(periods, window))
+    total, temporary = _BATCH * sum(window / math.prod(periods[:level]) for level in range(1, len(ticks))), 0
+    for level, (size, below, above) in enumerate(shape.around()):
+        weights = _FLOAT * cell_numbers(shape.cell, below, above, size)
+        if level:
+            total += ticks[level] * (graph_of_tick(shape.cell, size, below, batch) + _FLOAT * batch * size + _LEAF)
+            temporary = max(temporary, 3 * weights)  # gathered, those of the ticks so far, of the next
+        else:
+            tick = graph_of_tick(shape.cell, size, below, batch * group, ticks[0])
+            lowest = ticks[0] * (tick + 2 * _FLOAT * batch * group * shape.shown)
+            more = 2 * weights + _FLOAT * batch * group * ticks[0] * DIFFERENTIATED * size
+            temporary = max(temporary, int(lowest + max(more, _loss(shape, ticks[0] * group))))
+        if level == 1 and group == 1 and shape.cell != "lstm":
+            total += 2.5 * _FLOAT * batch * below * ticks[1]  # holes that its segments leave between the summaries
+        if level < len(periods):
+            total += weights
+            decoded = ticks[level] if shape.all_indices else 1
+            total += _FLOAT * shape.decoder_units * (size + below + ticks[level])
+            total += batch * ticks[level] * (_TOKEN if shape.tokens and level == 0 else _FLOAT * below)  # history
+            places = batch * (1 if level else group)
+            temporary = max(temporary, _FLOAT * places * decoded * (3 * shape.decoder_units + 3 * below))
+    return int(total) + temporary + OVERHEAD
+
+
+def _loss(shape: _Shape, steps: int) -> int:
+    """The loss: its copy of the output, the gradient of that and what the head makes of it."""
+    return _FLOAT * shape.batch * steps * 3 * (shape.shown + shape.outputs)
+
+
+def _with_checkpointed_top(shape: _Shape, window: int) -> int:
+    """A block, as a window; beside it the states of all blocks, the one that the block ends with and the gradient of that, and
+    gradients gathered from block to block."""
+    periods = shape.periods
+    block_steps = min(window, root(ceiling(window, math.prod(periods))) * math.prod(periods))
+    block = _literal(shape, block_steps)
     if block_steps == window:
         return block
-    costs = _costs(hidden_sizes, periods, batch, native=in_c, **options)
-    around = zip([inputs, *hidden_sizes], [*hidden_sizes[1:], 0], hidden_sizes, strict=False)
-    weights = sum(cell_numbers(cell, below, above, own) for below, above, own in around)
-    gates, parts, *_ = CELLS[cell]
-    few = min(block_steps, max(BACKWARD_TICKS, shown_at_once(batch, hidden_sizes[0])))  # steps whose outputs are there
-    forward = _FLOAT * batch * hidden_sizes[0] * (2 * few + (periods[0] if periods else few) * (gates + parts))
-    return max(block, forward + OVERHEAD) + costs.state * (ceiling(window, block_steps) + 1) + _FLOAT * weights + _TWO_PASSES
+    weights = sum(cell_numbers(shape.cell, below, above, own) for own, below, above in shape.around())
+    return block + shape.costs().state * (ceiling(window, block_steps) + 1) + _FLOAT * weights + _TWO_PASSES
 
 
 def _shown(hidden_sizes: Sequence[int], output: Any) -> int:
@@ -179,19 +191,14 @@ def _shown(hidden_sizes: Sequence[int], output: Any) -> int:
     return output_size(hidden_sizes, output)
 
 
-def chosen_at_once(given: int | None, hidden_sizes: Sequence[int], periods: Sequence[int], batch: int, **options: Any) -> int:
-    if given is None:
-        return segments_at_once(hidden_sizes, periods, batch, **options)
-    return whole("segments_at_once", given, most=MOST_AT_ONCE)
-
-
 def predict_truncated(
     hidden_sizes: Sequence[int], periods: Sequence[int], window: int, batch: int, steps: int, **options: Any
 ) -> int:
     """Bytes that `Truncated(steps)` takes for one window, by the same reckoning. Further options are those of `predict`, but
-    not `segments_at_once` and `top`."""
+    not `native` and `top`."""
     sizes, periods, window = _checked(hidden_sizes, periods, window)
-    return _costs(sizes, periods, whole("batch", batch), **options).of(min(window, whole("steps", steps)), 0)
+    steps = whole("steps", steps)
+    return _costs(sizes, periods, whole("batch", batch), pieces=steps < window, **options).of(min(window, steps), 0)
 
 
 def predict_checkpointed(
@@ -207,10 +214,10 @@ def predict_checkpointed(
     """Bytes that `Checkpointed(every, bytes)` takes for one window, by the same reckoning; with `bytes` no more than these.
     Further options as in `predict_truncated`."""
     sizes, periods, window = _checked(hidden_sizes, periods, window)
-    costs = _costs(sizes, periods, whole("batch", batch), **options)
+    costs = _costs(sizes, periods, whole("batch", batch), pieces=every is None or whole("every", every) < window, **options)
     if bytes is not None:
         return within(whole("bytes", bytes), window, costs).bytes(costs)
-    return keep_every(root(window) if every is None else whole("every", every), window).bytes(costs)
+    return keep_every(root(window) if every is None else every, window).bytes(costs)
 
 
 def _costs(
@@ -218,6 +225,7 @@ def _costs(
     periods: list[int],
     batch: int,
     *,
+    pieces: bool,
     inputs: int = 3,
     tokens: bool = True,
     cell: str = "lstm",
@@ -225,14 +233,12 @@ def _costs(
     all_indices: bool = False,  # which makes no difference: decoders have no graph
     outputs: int = 3,
     output: str = "lowest",
-    native: bool | None = None,
 ) -> Costs:
     flag("tokens", tokens), flag("all_indices", all_indices)
-    return costs_of_levels(
-        hidden_sizes, periods, batch, cells=[_cell(cell)] * len(hidden_sizes), inputs=whole("inputs", inputs), tokens=tokens,
-        decoder_units=[whole("decoder_units", decoder_units)] * len(periods), outputs=whole("outputs", outputs),
-        shown=_shown(hidden_sizes, output), native=library() is not None if native is None else flag("native", native),
-    )  # fmt: skip
+    inputs, decoder_units, outputs = whole("inputs", inputs), whole("decoder_units", decoder_units), whole("outputs", outputs)
+    numbers = _shown(hidden_sizes, output)
+    shape = _Shape(hidden_sizes, periods, batch, inputs, tokens, _cell(cell), decoder_units, all_indices, outputs, numbers)
+    return shape.costs(pieces)
 
 
 def _fixed(periods: Sequence[int], window: int) -> tuple[list[int], int]:

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from functools import cache
 
 from hrnn.arguments import shown
-from hrnn.room import BACKWARD_TICKS, CELLS, OVERHEAD, ceiling, cell_numbers, in_words, shown_at_once
+from hrnn.room import CELLS, OVERHEAD, ceiling, cell_numbers, in_words, shown_at_once
 
-_UNROLLED = 1000  # ticks of a block, where there is but one level
-_OBJECTS = 18_000  # bytes of the objects of a block and of its node in the graph
+_UNROLLED = 1000  # ticks that are taken for one segment, where there is but one level
+# What autograd keeps of a tick, in vectors of the hidden size: within torch's operation for a segment, of whose LSTM it touches
+# no more, and by itself. And bytes of its objects: within, of the LSTM for all ticks of a segment, and by itself.
+_KEPT = {"lstm": (6.9, 7, 20_000, 12_000), "gru": (6.7, 6, 16_000, 12_000), "rnn": (2.4, 1, 5_000, 6_000)}
+DIFFERENTIATED = 7  # vectors of each tick in a segment, while it is differentiated
 
 
 class TooLittleError(ValueError):
@@ -134,6 +137,23 @@ def first_of(pieces: int, states: int) -> int:
     return min(reached(states, often - 1), pieces - reached(states - 1, often - 1))
 
 
+def graph_of_tick(cell: str, size: int, below: int, rows: int, together: int = 1, width: int = 4) -> float:
+    """Bytes that autograd keeps of a tick of all rows, `together` of which are one segment in torch's own operation. below:
+    numbers of an input."""
+    inside, alone, objects_inside, objects = _KEPT[cell]
+    vector, input_ = width * rows * size, width * rows * below
+    if together == 1:
+        return _in_heap(vector) * (vector * alone + input_) + objects
+    if cell == "lstm":  # one block, and one node, for all
+        return vector * inside + input_ + (objects + objects_inside) / together
+    return _in_heap(vector) * vector * inside + input_ + objects_inside
+
+
+def _in_heap(size: int) -> float:
+    """What blocks take, of what they should: small ones, between others that come and go, leave holes."""
+    return 1.42 if size < 2**17 else 1
+
+
 def costs_of_levels(
     hidden_sizes: Sequence[int],
     periods: Sequence[int],
@@ -141,34 +161,30 @@ def costs_of_levels(
     *,
     cells: Sequence[str],
     inputs: int,
-    tokens: bool,
     decoder_units: Sequence[int],
-    outputs: int = 0,
-    shown: int | None = None,
-    native: bool,
+    outputs: int,
+    shown: int,
+    tokens: bool,
+    pieces: bool = True,
     width: int = 4,
 ) -> Costs:
-    """Of built-in cells that tick together. outputs: numbers that the loss makes of a step and row, where that is known. shown:
-    numbers of the hierarchy's output, by default those of the lowest level."""
-    shown = shown or hidden_sizes[0]
+    """Of built-in cells that tick together. outputs: numbers that the loss makes of a step and row. shown: numbers of the
+    hierarchy's output. pieces: is there more than one?"""
     sizes, ticks = [inputs, *hidden_sizes, 0], 1.0
-    step = width * batch * shown * 2 + 8 * batch  # the output, its gradient; tokens
-    weights, decoded, space, state = 0, 0, 0, 33 * batch * len(periods)
+    step = width * batch * (2.0 * shown + (0 if periods else DIFFERENTIATED * hidden_sizes[0])) + 8 * batch
+    weights, decoded, state = 0, 0, 33 * batch * len(periods)
     for level, (size, cell) in enumerate(zip(hidden_sizes, cells, strict=True)):
-        gates, parts, scratch, _, _ = CELLS[cell]
-        together = _UNROLLED if not periods else periods[0] if level == 0 else 1  # ticks of a block
-        kept = gates + parts * (1 + 1 / together) + (0 if native else scratch)
-        step += int(ticks * (width * batch * size * kept + _OBJECTS / together))
-        space = max(space, width * batch * size * min(together, BACKWARD_TICKS) * (gates + 2))
+        together = 1 if level else periods[0] if periods else _UNROLLED
+        step += ticks * graph_of_tick(cell, size, sizes[level], batch, together, width)
         weights += cell_numbers(cell, sizes[level], sizes[level + 2], size)
-        state += width * batch * size * parts
+        state += width * batch * size * CELLS[cell][1]
         if level < len(periods):
-            reads_tokens = tokens and level == 0
-            state += periods[level] * batch * (8 if reads_tokens else width * sizes[level])
+            state += periods[level] * batch * (8 if tokens and level == 0 else width * sizes[level])
             decoded += decoder_units[level] * (size + sizes[level] + periods[level])
             ticks /= periods[level]
-    loss = width * batch * shown_at_once(batch, shown) * (3 * shown + 3 * outputs)
-    # Gathered gradients and prepared weights; then the loss, or, later, gradients that autograd adds up, of which there are
-    # those of the blocks so far, those of the next one, and their sum.
-    fixed = width * (2 * weights + 3 * decoded) + max(loss, 3 * width * weights + space) + OVERHEAD
-    return Costs(fixed, state, step)
+    loss = width * batch * shown_at_once(batch, shown) * (shown + 3 * outputs)
+    # The decoders' gradients; then the loss, or, later, the weights' gradients and a segment's; of further pieces what is there
+    # already, and holes that the pieces before have left.
+    space = width * (1.5 * weights + batch * hidden_sizes[0] * DIFFERENTIATED * (periods[0] if periods else 0))
+    fixed = width * decoded + max(loss, space) + OVERHEAD
+    return Costs(int(fixed + width * weights), state, int(1.15 * step)) if pieces else Costs(int(fixed), state, int(step))

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hrnn.decoders import Decoder, counted
-from hrnn.forward import Ended
+from hrnn.executor import Ended
 from hrnn.precision import wide
 
 AT_ONCE = 1 << 18  # numbers of the lowest level's outputs

@@ -57,7 +57,6 @@ def one_window(
     indices: str = "sampled",
     output: str = "lowest",
     device: str = "cpu",
-    segments_at_once: int | None = None,
     **options: Any,
 ) -> tuple[Callable[[], object], Callable[[], object]]:
     """What `measure` runs by default: a window of random inputs, a linear head, a target at every step, local losses. method:
@@ -75,8 +74,6 @@ def one_window(
     }  # fmt: skip
     if not isinstance(method, str) or method not in methods:
         raise ValueError(f"method is {shown(method)}; expected one of {sorted(methods)}")
-    if method == "restricted":
-        options["segments_at_once"] = segments_at_once
     gradient = methods[method](**options)
     window, batch, inputs = whole("window", window), whole("batch", batch), whole("inputs", inputs)
     flag("tokens", tokens)
@@ -95,7 +92,7 @@ def one_window(
         for parameter in [*model.parameters(), *head.parameters()]:
             parameter.grad = None
 
-    return lambda: run(2), lambda: run(window)
+    return lambda: run(3), lambda: run(window)
 
 
 def child() -> None:

@@ -10,7 +10,7 @@ CELLS = {"lstm": (4, 2, 1, 4, 4), "gru": (4, 1, 0, 3, 3), "rnn": (1, 1, 0, 1, 1)
 OBJECTS = 9_000  # bytes of the views that are kept of a tick
 OVERHEAD = 2_000_000  # what a first window takes of allocators, libraries and interpreter, whatever its size
 MOST_AT_ONCE = 1000  # segments, whoever says so: beyond it nothing is quicker
-_AT_ONCE, _ENOUGH = 2_500_000, 8  # bytes, segments
+AT_ONCE, ENOUGH = 2_500_000, 8  # bytes, batches or segments that are differentiated together
 _SHOWN = 2**18  # numbers of the output that a loss is shown at once
 BACKWARD_TICKS = 16  # how many ticks are differentiated at once: bounds the temporaries, whatever a block's length
 _POWERS = ["", "k", "m", "g", "t"]  # of bytes, as users write them
@@ -61,7 +61,12 @@ def segment_bytes(cell: str, size: int, period: int, rows: int, numbers: int, wi
 def segments_at_once(cell: str, size: int, period: int, rows: int, numbers: int, width: int = 4) -> int:
     """How many segments of the lowest level are run before they are differentiated, unless somebody says otherwise: as many as
     take 2.5 MB, of which a small network has many."""
-    return max(1, min(_ENOUGH, _AT_ONCE // segment_bytes(cell, size, period, rows, numbers, width)))
+    return max(1, min(ENOUGH, AT_ONCE // segment_bytes(cell, size, period, rows, numbers, width)))
+
+
+def batches_at_once(size: int, steps: int, batches: int, width: int = 4) -> int:
+    """The same without compiled code, of so many batches that have so many steps of all rows."""
+    return max(1, min(ENOUGH, AT_ONCE * max(1, batches) // max(1, 10 * size * width * steps)))
 
 
 def shown_at_once(rows: int, size: int) -> int:

@@ -115,3 +115,28 @@ class Moment(ABC):
     @abstractmethod
     def ending(self, level: int) -> Ending | None:
         """Which segments of a level below the top end before it."""
+
+
+class Behind:
+    """What the chunks of a window say of boundaries behind each row's last step. A row's steps may be over in an earlier chunk
+    than its boundaries: right behind the last step of a chunk comes the first row of the next chunk's boundaries."""
+
+    def __init__(self) -> None:
+        self._known: Tensor | None = None  # (B, given levels)
+        self._open: Tensor | None = None  # (B,) nothing has been said yet of what follows the row's last step
+
+    def after(self, boundaries: Tensor | None, lengths: Tensor | None, steps: int) -> Tensor | None:
+        """(B, given levels): is a boundary known to come behind each row's last step, this chunk's included? boundaries: (steps
+        or steps + 1, B, given levels)."""
+        if boundaries is None:
+            return None
+        batch, given = boundaries.shape[1:]
+        rows = torch.arange(batch, device=boundaries.device)
+        lengths = torch.full_like(rows, steps) if lengths is None else lengths
+        if self._known is None or self._open is None:
+            self._known, self._open = boundaries.new_zeros(batch, given), torch.ones_like(rows, dtype=torch.bool)
+        padded = torch.cat([boundaries, boundaries.new_zeros(steps + 1 - boundaries.shape[0], batch, given)])
+        told = self._open | (lengths > 0)  # of the others only padding is left
+        self._known = torch.where(told[:, None], padded[lengths, rows], self._known)
+        self._open = told & (lengths == boundaries.shape[0])
+        return self._known

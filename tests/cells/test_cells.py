@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 import hrnn
 from hrnn.cells import LSTM, from_torch, to_torch
-from hrnn.cells.block import BACKWARD_TICKS, prepared, unroll
+from hrnn.cells.ticks import run_ticks
+from hrnn.room import BACKWARD_TICKS
 from tests.helpers import METHODS, assert_close, assert_same_gradients, seeded, squares, steady, take_gradients
 from tests.oracle import cell_start, cell_step
 from tests.user_cells import LearnedStart, MinimalGRU
@@ -135,28 +136,26 @@ class BuiltinConformance(Conformance):
     layer: type[nn.RNNBase]
 
     @pytest.mark.parametrize("fresh", [False, True])
-    @pytest.mark.parametrize("steps", [1, 4, LONG])
+    @pytest.mark.parametrize("sizes", [[3], [3] * 4, [3, 3, 2, 2, 1]])
     @pytest.mark.parametrize("tokens", [False, True])
-    def test_block_backward_equals_autograd_of_the_literal_tick(self, tokens, steps, fresh):
+    def test_packed_ticks_are_literal_ticks(self, tokens, sizes, fresh):
+        """Of torch's own operation, and of a loop over the rows that are left: outputs, states and gradients."""
         cell = self.model(hrnn.Tokens(3) if tokens else 3).cell(0)
         new = {"generator": seeded(5), "dtype": torch.float64}
-        inputs = self.inputs(tokens, steps, 2).requires_grad_(not tokens)
-        state = tuple(torch.randn(2, 4, **new).requires_grad_() for _ in self.parts)
-        context = torch.randn(2, 5, **new).requires_grad_() if fresh else None
-        upstream = [torch.randn(steps, 2, 4, **new), *(torch.randn(2, 4, **new) for _ in self.parts)]
+        inputs = self.inputs(tokens, sum(sizes), 1)[:, 0].clone().requires_grad_(not tokens)
+        state = None if fresh else tuple(torch.randn(3, 4, **new).requires_grad_() for _ in self.parts)
+        context = torch.randn(3, 5, **new).requires_grad_() if fresh else None
+        upstream = [torch.randn(sum(sizes), 4, **new), *(torch.randn(3, 4, **new) for _ in self.parts)]
         wanted = [*cell.parameters(), *([] if tokens else [inputs]), *([context] if fresh else state)]
         results = []
-        for run in (
-            lambda: unroll(cell, prepared(cell), inputs, state, fresh, context),
-            lambda: self.loop(cell, inputs, state, context),
-        ):
-            output, after = run()
+        for call in (cell, lambda *arguments: cell(*arguments)):  # the second is no cell as it was made
+            output, after = run_ticks(cell, call, inputs, sizes, state, context)
             gradients = torch.autograd.grad([output, *after], wanted, upstream, allow_unused=True)
             results.append(([output, *after], gradients))
         for fast, slow in zip(results[0][0], results[1][0], strict=True):
             assert_close(fast, slow, tolerance=1e-13)
-        for parameter, fast, slow in zip(wanted, *(gradients for _, gradients in results), strict=True):
-            slow = torch.zeros_like(parameter) if slow is None else slow  # no context, no gradient of its weight
+        for parameter, *gradients in zip(wanted, *(gradients for _, gradients in results), strict=True):
+            fast, slow = (torch.zeros_like(parameter) if g is None else g for g in gradients)
             assert_close(fast, slow, tolerance=1e-12)
 
     def test_a_graph_can_be_differentiated_twice(self):

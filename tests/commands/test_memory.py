@@ -16,23 +16,12 @@ def test_counts_of_the_paper(capsys):
     assert "90" in out
 
 
-def test_segments_at_once(capsys):
-    options = ("memory", "--hidden-sizes", 64, 64, "--window", 200, "--batch", 16, "--json")
-    default, one = (json.loads(hrnn(capsys, *options, *given)[1])[0] for given in ((), ("--segments-at-once", 1)))
-    assert (default["segments_at_once"], one["segments_at_once"]) == (4, 1)
-    assert default["exact_count"] == one["exact_count"] + 3 * 10
-    assert default["predicted_bytes"] == memory.predict([64, 64], [10], 200, 16) > one["predicted_bytes"]
-    plans = [json.loads(hrnn(capsys, *options, "--budget", "6MB", *given)[1]) for given in ((), ("--segments-at-once", 1))]
-    assert [plan["segments_at_once"] for plan in plans[1]] == [1] * len(plans[1])
-    assert [plan["periods"] for plan in plans[0]] != [plan["periods"] for plan in plans[1]]
-
-
 def test_measured_bytes(capsys, monkeypatch):
     asked = []
     monkeypatch.setattr(memory, "measure", lambda **given: asked.append(given) or 5_000_000)
     options = ("--hidden-sizes", 32, 32, "--window", 300, "--batch", 20, "--measure")
     assert hrnn(capsys, "memory", *options)[1].count("5.0 MB") == 2
-    shape = {"hidden_sizes": (32, 32), "periods": (10,), "window": 300, "batch": 20, "cell": "lstm", "segments_at_once": 5}
+    shape = {"hidden_sizes": (32, 32), "periods": (10,), "window": 300, "batch": 20, "cell": "lstm"}
     assert asked == [{"method": "restricted", **shape}, {"method": "full", **shape}]
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from typing import ClassVar
@@ -208,9 +209,9 @@ def test_a_score_that_the_task_does_not_report(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "misnamed_score.py").write_text(OWN_TASK.replace('Metric("accuracy"', 'Metric("acuracy"'))
     options = ("--task", "misnamed_score:Parity", *TINY, "--updates", 1, "--validate-every", 1)
-    assert "the task's score is acuracy, and it reports loss, accuracy; name one of these" in complaint(
-        capsys, "train", *options
-    )
+    code, _, err = hrnn(capsys, "train", *options)
+    assert code == 2
+    assert err.splitlines()[-1] == "hrnn: the task's score is acuracy, and it reports loss, accuracy; name one of these"
 
 
 def test_a_users_task_by_a_wrong_name(capsys):
@@ -248,6 +249,16 @@ def test_a_diverging_run_says_what_to_try(capsys, tmp_path):
     assert code == 1
     assert "Traceback" not in err
     assert "Try a lower --learning-rate, a lower --clip or --warmup 100" in err
+
+
+def test_a_gradient_that_is_not_finite_ends_a_run_whose_last_checkpoint_is_good(capsys, tmp_path):
+    options = ("--updates", 50, "--learning-rate", 1e30, "--optimizer", "sgd", "--clip", "None", "--checkpoint-seconds", 0)
+    code, _, err = hrnn(capsys, "train", *NEEDLE, "--model", "ours", "--update", "segment", *options, "--run", tmp_path / "run")
+    assert code == 1
+    *rest, last = err.splitlines()
+    assert re.match(r"hrnn: the gradient of level 0 is not finite at update \d+; the last good checkpoint is in ", last)
+    assert not any(line.startswith("hrnn:") for line in rest)
+    assert hrnn(capsys, "evaluate", tmp_path / "run", "--checkpoint", "last")[0] == 0
 
 
 def test_a_run_that_diverges_at_once_has_the_checkpoint_that_it_speaks_of(capsys, tmp_path):

@@ -42,7 +42,14 @@ def by_hand(case: Case) -> tuple[list[Outcome], list[int]]:
     built, found = build(case), []
     one, loss, weights = oracle(case, built.model, "restricted"), loss_of(built.head), named(model=built.model, head=built.head)
     before = {name: weight.detach().clone() for name, weight in weights.items()}
-    levels = Moves(one, list(built.head.parameters()), OPTIMIZERS[case.optimizer], list(case.every), case.clip)
+    levels = Moves(
+        one,
+        list(built.head.parameters()),
+        OPTIMIZERS[case.optimizer],
+        list(case.every),
+        case.clip,
+        case.round_steps if case.apart else None,
+    )
     for number, window in enumerate(built.windows):
         x = window["x"].clone().requires_grad_(not case.tokens)
         levels.window(x, window["y"], loss=lambda *a: loss(*a)[0], **asked(case, window, number))

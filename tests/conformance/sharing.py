@@ -104,6 +104,8 @@ def check_shared(
     executors: Executors = EXECUTORS,
 ) -> float:  # fmt: skip
     """The largest error."""
+    if case.batch < 2:  # made simpler
+        return 0.0
     r = random.Random(case.seed)
     order = torch.tensor(r.sample(range(case.batch), case.batch))
     shares = list(order.tensor_split([r.randint(1, case.batch - 1)]))

@@ -39,7 +39,7 @@ class Method(NamedTuple):
 
 
 def synthetic(case: Case, model: hrnn.HRNN) -> hrnn.Synthetic:
-    method = hrnn.Synthetic(model, 3, round_steps=case.round_steps, segments_at_once=case.segments_at_once).double()
+    method = hrnn.Synthetic(model, 3, round_steps=case.round_steps).double()
     torch.manual_seed(case.seed)
     for parameter in method.parameters():
         torch.nn.init.uniform_(parameter, -0.5, 0.5)
@@ -50,7 +50,7 @@ METHODS = {
     "full": Method("full", lambda case, model: hrnn.Full(), once=True),
     "checkpointed": Method("full", lambda case, model: hrnn.Checkpointed(every=case.piece)),
     "truncated": Method("truncated", lambda case, model: hrnn.Truncated(case.piece), once=True),
-    "restricted": Method("restricted", lambda case, model: hrnn.Restricted(case.round_steps, case.segments_at_once), once=True),
+    "restricted": Method("restricted", lambda case, model: hrnn.Restricted(case.round_steps), once=True),
     "checkpointed top": Method("restricted", lambda case, model: hrnn.Restricted(top="checkpointed"), zeros=True),
     "replay": Method("replay", lambda case, model: hrnn.Restricted(case.round_steps, replay=case.replay)),
     "synthetic": Method("synthetic", synthetic, once=True, above=1, zeros=True),
@@ -244,7 +244,8 @@ def run(
     parameters = named(model=model, head=built.head, **networks)
     forget(model)
     for number, (window, shape) in enumerate(zip(built.windows, case.windows, strict=True)):
-        given = given_as(window, shape, model, case.tokens, method.once and (not case.apart or bool(case.round_steps)))
+        alike = not case.apart and window["reset"] is None
+        given = given_as(window, shape, model, case.tokens, method.once and (alike or bool(case.round_steps)))
         given |= built.weights[number] if built.weights else {}
         state = leaf(state) if into_state and state is not None else state
         common = {"loss": loss_of(built.head), "betas": list(case.betas), "state": state, "generator": seeded(number)}

@@ -113,7 +113,6 @@ def test_float32_is_close_to_float64(method):
         check_single(draw(seed, levels=3), method)
 
 
-@pytest.mark.xfail(strict=True, reason="a state is taken for a constant, without a word")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_state_that_wants_a_gradient_gets_it_or_is_refused(method):
     check_into_state(NAMED["windows that resume every level in mid-segment"], method)

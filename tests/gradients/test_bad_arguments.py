@@ -139,7 +139,7 @@ def windows():
 def test_wrong_windows_in_chunks(name, way):
     chunks, error, words, options = windows()[name]
     model = make(check_finite=True)
-    _, state = model(torch.randn(3, BATCH, 2))
+    state = model(torch.randn(3, BATCH, 2))[1].detach()
     with untouched(model, state=state), pytest.raises(error) as caught:
         METHODS[way]().backward(model, iter(chunks), loss=squares, betas=[0.1, 0.1], state=state, **options)
     assert type(caught.value) is error

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 
 import hrnn
-from hrnn.gradients.checkpointed_top import to_next_tick
+from hrnn.gradients.restricted import to_next_tick
 from hrnn.schedules import InPhase
 from hrnn.segments import Clock
 from tests.helpers import squares

@@ -9,22 +9,9 @@ import torch
 
 import hrnn
 from hrnn import room
-from tests.helpers import METHODS, squares, steady
+from tests.helpers import METHODS, squares
 
 pytestmark = pytest.mark.usefixtures("engine")
-
-
-def test_groups_end_with_the_segment_above_and_with_the_chunk():
-    """What `on_segment` is told shows how segments were grouped: periods 2 and 3 in chunks of 11 and 9 steps."""
-    model = steady(hrnn.HRNN(2, [3, 4, 2], [2, 3], decoder_units=3).double())
-    x, y, told = torch.randn(20, 2, 2).double(), torch.randn(20, 2, 3).double(), []
-    chunks = [hrnn.Chunk(x[:11], y[:11]), hrnn.Chunk(x[11:], y[11:])]
-    options = {"loss": squares, "betas": [0.5, 0.2], "weight": 0.1, "local_weight": 0.1}
-    hrnn.Restricted(segments_at_once=2).backward(model, chunks, on_segment=lambda e: told.append((e.level, e.step)), **options)
-    lowest = [step for level, step in told if level == 0]
-    # At most two at once; three to a segment above (6, 12, 18); the sixth crosses the chunks' edge at 11.
-    assert lowest == [4, 6, 10, 12, 16, 18, 20]
-    assert [step for level, step in told if level == 1] == [6, 12, 18, 20]
 
 
 def test_how_many_is_chosen_by_bytes():

@@ -32,10 +32,10 @@ def test_on_segment_order_where_rows_are_in_phase():
             early.append({p: g.clone() for p, g in event.gradients().items()})
 
     options = {"loss": squares, "betas": [0.5, 0.2], "weight": 1 / 18, "local_weight": 1 / 18}
-    hrnn.Restricted(segments_at_once=1).backward(model, x, y, on_segment=listen, generator=seeded(), **options)
-    assert told == [(0, 2), (0, 4), (1, 4), (0, 6), (0, 8), (1, 8), (0, 9), (1, 9), (2, 9)]
+    hrnn.Restricted().backward(model, x, y, on_segment=listen, generator=seeded(), **options)
+    assert told == [(0, 4), (1, 4), (0, 8), (1, 8), (0, 9), (1, 9), (2, 9)]
     model.zero_grad()
-    hrnn.Restricted().backward(model, x[:2], y[:2], generator=seeded(), **options)
+    hrnn.Restricted().backward(model, x[:4], y[:4], generator=seeded(), **options)
     for parameter in model.cells[0].parameters():
         assert_close(early[0][parameter], parameter.grad, tolerance=1e-12)
 
@@ -84,6 +84,8 @@ def chunks(options, failing=None, sizes=(2, 3, 4)):
 @pytest.mark.parametrize("where", ["iterator", "loss", "callback", "backward of the loss", "decoder", "nothing"])
 def test_a_late_failure_leaves_everything_as_it_was(method, problem, where, monkeypatch):
     model, options = problem
+    method = hrnn.Restricted(round_steps=2) if isinstance(method, hrnn.Restricted) else method
+    late = 2 if isinstance(method, hrnn.Restricted) else 0  # `Full` shows all outputs at once
     head = nn.Linear(3, 3).double()
     calls = []
 
@@ -98,9 +100,9 @@ def test_a_late_failure_leaves_everything_as_it_was(method, problem, where, monk
 
     def loss(values, target):
         calls.append("loss")
-        if len(calls) > 2 and where == "loss":
+        if len(calls) > late and where == "loss":
             raise BrokenError
-        values = Fails.apply(values) if len(calls) > 2 and where == "backward of the loss" else values
+        values = Fails.apply(values) if len(calls) > late and where == "backward of the loss" else values
         return squares(head(values), target)
 
     def listen(event):
@@ -127,4 +129,4 @@ def test_a_late_failure_leaves_everything_as_it_was(method, problem, where, monk
         return
     with untouched(model, head, state=options["state"]), pytest.raises(BrokenError):
         method.backward(model, **window)
-    assert calls
+    assert calls or not late

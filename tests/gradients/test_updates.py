@@ -111,24 +111,6 @@ def test_updates_within_a_streamed_window():
         torch.testing.assert_close(whole, parts, rtol=0, atol=1e-12)
 
 
-def test_a_level_waits_for_a_segment_that_began_before_its_last_move():
-    results = []
-    for rounds, cuts in ((4, [STEPS]), (STEPS, [4, STEPS])):  # rounds of 4 that wait; one of 4 and one of all the rest
-        model, head, x, y, boundaries = problem([3, 4], [hrnn.Given(3)])
-        boundaries[1:] = False
-        boundaries[:, 0] = torch.arange(STEPS)[:, None] % 2 == 0  # one row completes segments, so that the level moves
-        updates = hrnn.Updates(model, sgd, heads=(), every=[1, None])  # the head is not moved: it need not wait
-        chunks = [hrnn.Chunk(x[a:b], y[a:b], boundaries=boundaries[a:b]) for a, b in zip([0, *cuts[:-1]], cuts, strict=True)]
-        share = 1 / (STEPS * BATCH)
-        hrnn.Restricted(round_steps=rounds).backward(
-            model, chunks, loss=make_loss(head), updates=updates, weight=share, local_weight=share
-        )
-        assert updates.moves == [2, 1]
-        results.append([p.detach().clone() for p in model.parameters()])
-    for waited, together in zip(*results, strict=True):
-        torch.testing.assert_close(waited, together, rtol=0, atol=1e-12)
-
-
 def test_bad_input():
     model, head, x, y, boundaries = problem([3, 4], [hrnn.Given(3)])
     updates = hrnn.Updates(model, sgd, heads=head.parameters())
@@ -164,15 +146,6 @@ def test_a_row_past_its_length_holds_nobody_back(kind):
             states.append(result.state)
     assert moves == [[6, 2, 1]] * len(moves)
     assert states[4].clock.position.tolist() == [[3, 1], [0, 0], [0, 0]]
-    with pytest.raises(ValueError, match="lengths let row 0 go on in a chunk after the one that it ended in"):
-        hrnn.Restricted().backward(
-            model,
-            [hrnn.Chunk(x[:5], y[:5], lengths=[3, 5, 5]), hrnn.Chunk(x[5:], y[5:])],
-            loss=make_loss(head),
-            weight=share,
-            local_weight=share,
-            updates=updates,
-        )
 
 
 @pytest.mark.parametrize("every", [1, 2, 3])
@@ -258,19 +231,3 @@ def test_a_row_without_targets_moves_no_level_above(output):
     options = {"loss": make_loss(head), "boundaries": boundaries, "updates": updates, "betas": [0.0, 0.0]}
     hrnn.Restricted(round_steps=4).backward(model, x, y, mask=mask, **options)
     assert updates.moves == [1, 1, 1]
-
-
-@pytest.mark.parametrize("cell", ["lstm", Elman])
-def test_segments_without_a_target_do_not_move_a_level(cell):
-    """Row 0 completes a segment in every round and has no target; the others have some, and one segment."""
-    model, head, x, y, boundaries = problem([3, 4], [hrnn.Given(3)], cell=cell)
-    boundaries[1:] = False
-    boundaries[::4, 0] = True
-    mask = torch.ones(STEPS, BATCH, dtype=torch.bool)
-    mask[:, 0] = False
-    updates = hrnn.Updates(model, sgd, heads=head.parameters())
-    options = {"loss": make_loss(head), "betas": [0.0], "boundaries": boundaries, "updates": updates}
-    hrnn.Restricted(round_steps=4).backward(model, x, y, mask=mask, **options)
-    assert updates.moves == [1, 1]
-    hrnn.Restricted(round_steps=4).backward(model, x, y, **options)
-    assert updates.moves == [1 + 2, 2]  # once for row 0; then the others' segments, begun before that, are waited for

@@ -10,7 +10,8 @@ import torch
 import hrnn
 from hrnn import native
 from hrnn.cells import native as compiled
-from hrnn.cells.block import Block, NativeBlock, workspace
+from hrnn.cells.block import Block
+from hrnn.cells.ticks import run_ticks
 from hrnn.decoders import Decoder
 from hrnn.decoding import Decoded
 from hrnn.native import functions
@@ -59,44 +60,44 @@ def test_what_is_no_number_stays_none_and_what_is_large_is_cut_off(dtype):
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
 @pytest.mark.parametrize(("size", "inputs", "rows", "columns"), [(1, 1, 1, 1), (7, 3, 5, 2), (33, 17, 13, 3), (300, 40, 29, 1)])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_blocks_are_those_of_torch(cell, size, inputs, rows, columns, dtype, threads, monkeypatch):
+def test_blocks_are_literal_ticks(cell, size, inputs, rows, columns, dtype, threads, monkeypatch):
     """Segments side by side, with contexts, forward and backward; 300 units are more than a product takes in one go."""
     monkeypatch.setattr(compiled.Buffers, "_threads", lambda self, ticks, rows: threads)
     torch.manual_seed(0)
     for tokens in (False, True):
         model = hrnn.HRNN(hrnn.Tokens(inputs) if tokens else inputs, [size, 6], [4], cell=cell).to(dtype)
-        lowest, ticks = model.cell(0), 4
-        given = (
-            torch.randint(inputs, (ticks, rows * columns))
-            if tokens
-            else torch.randn(ticks, rows * columns, inputs, dtype=dtype)
-        )
+        lowest, ticks, places = model.cell(0), 4, rows * columns
+        given = torch.randint(inputs, (ticks, places)) if tokens else torch.randn(ticks, places, inputs, dtype=dtype)
         contexts = torch.randn(columns, rows, 6, dtype=dtype)
-        upstream, carried = (
-            torch.randn(ticks, rows * columns, size, dtype=dtype),
-            torch.randn(rows * columns, size, dtype=dtype),
-        )
-        results = []
-        for kind, weights in ((Block, lowest.prepare()), (NativeBlock, compiled.NativeWeights(lowest))):
-            block = kind(lowest, ticks, rows, columns=columns)
-            block.lay_out(columns)
-            block.inputs.copy_(given)
-            block.enter(weights, 0, ticks)
-            for column in range(columns):
-                block.set_state(0, None, column)
-                block.run(weights, 0, 2, True, contexts[column], column)
-                block.run(weights, 2, ticks, False, None, column)
-            buffers = lowest.zero_gradients()
-            carry = [carried.clone() for _ in block.states]
-            d_inputs = None if tokens else torch.empty(ticks, rows * columns, inputs, dtype=dtype)
-            options = {"d_inputs": d_inputs}
-            space = workspace(lowest, ticks, rows * columns)
-            with torch.no_grad():
-                block.backward(weights, buffers, 2, ticks, upstream.clone(), carry, space, fresh=False)
-                block.backward(weights, buffers, 0, ticks, upstream.clone(), carry, space, fresh=True, **options)
-            results.append([*block.states, *carry[:1], *buffers.values(), *([] if d_inputs is None else [d_inputs])])
-        for torch_part, native_part in zip(*results, strict=True):
-            assert_close(native_part, torch_part, tolerance=TOLERANCE[dtype])
+        upstream, carried = torch.randn(ticks, places, size, dtype=dtype), torch.randn(places, size, dtype=dtype)
+        block, weights, buffers = Block(lowest, ticks, rows, columns), compiled.NativeWeights(lowest), lowest.zero_gradients()
+        block.lay_out(columns)
+        block.inputs.copy_(given)
+        for column in range(columns):
+            block.set_state(0, None, column)
+            block.run(weights, 0, 2, True, contexts[column], column)
+            block.run(weights, 2, ticks, False, None, column)
+        outputs = block.states[0][1:].clone()
+        carry = [carried.clone() for _ in block.states]
+        d_inputs = None if tokens else torch.empty(ticks, places, inputs, dtype=dtype)
+        with torch.no_grad():
+            block.backward(weights, buffers, 2, ticks, upstream.clone(), carry, fresh=False)
+            block.backward(weights, buffers, 0, 2, upstream.clone(), carry, fresh=True, d_inputs=_first(d_inputs, 2))
+        flat = given.flatten(0, 1).clone().requires_grad_(not tokens)
+        sent = contexts.flatten(0, 1).requires_grad_()
+        output, after = run_ticks(lowest, lambda *a, cell=lowest: cell(*a), flat, [places] * ticks, None, sent)
+        wanted = [*lowest.parameters(), sent, *([] if tokens else [flat])]
+        found = torch.autograd.grad([output, *after], wanted, [upstream.flatten(0, 1), *[carried for _ in after]])
+        *d_parameters, d_sent = found if tokens else found[:-1]
+        pairs = [(outputs.flatten(0, 1), output), (carry[0], d_sent)]
+        pairs += zip(lowest.gradients(buffers).values(), d_parameters, strict=True)
+        pairs += [] if tokens else [(d_inputs[:2].flatten(0, 1), found[-1][: 2 * places])]
+        for native_part, literal_part in pairs:
+            assert_close(native_part, literal_part, tolerance=TOLERANCE[dtype])
+
+
+def _first(steps, count):
+    return None if steps is None else steps[:count]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -153,11 +154,11 @@ def test_what_is_no_number_stays_in_its_row():
 def test_a_token_that_changed_after_it_was_checked_is_no_number():
     """A loss that writes into x: torch would raise in mid-window; addresses beyond the weights must not be read."""
     model = hrnn.HRNN(hrnn.Tokens(3), [8, 8], [4])
-    x, y = torch.randint(3, (12, 2)), torch.randn(12, 2, 8)
+    x, y = torch.randint(3, (64, 2)), torch.randn(64, 2, 8)  # more segments than are run together
 
     def loss(output, target):
-        x[4:] = 2**40
+        x[40:] = 2**40
         return (output - target).square().mean(-1)
 
-    result = hrnn.Restricted(segments_at_once=1).backward(model, x, y, loss=loss, betas=[1.0])
+    result = hrnn.Restricted().backward(model, x, y, loss=loss, betas=[1.0])
     assert result.loss.isnan()

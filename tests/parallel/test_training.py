@@ -11,7 +11,6 @@ import pytest
 from campaigns.small import journal, newest_checkpoint
 from hrnn.cli import main
 from hrnn.training.checkpoint import read
-from hrnn.training.entries import read_entries
 from tests.holding import held, holding
 from tests.runs import SMALL, tasks
 from tests.torchrun import ROOT, command, environment, torchrun
@@ -74,9 +73,6 @@ def runs(request, tmp_path_factory):
 @pytest.mark.parametrize("name", ["copy", "pixels", "needle", "unlocked", "series"])
 def test_a_run_by_two_processes_is_that_of_one_although_one_may_be_killed(runs, name):
     compare(journal(runs / f"{name}-2"), journal(runs / name))
-    numbers = [read_entries(runs / folder)["model"]["segments_at_once"] for folder in (name, f"{name}-2")]
-    # 1: given boundaries, true gradients; two segments are all of a window
-    assert numbers == {"copy": [8, 8], "pixels": [8, 8], "series": numbers}.get(name, [1, 1])
     result = json.loads((runs / f"{name}-2" / "result.json").read_text())
     assert result["updates"] == json.loads((runs / name / "result.json").read_text())["updates"]
 

@@ -19,7 +19,7 @@ METRICS = Metrics((Metric("accuracy", higher_is_better=True, least=0, most=1, le
 def config(seed: int = 0, task: str = "pixels", **model: Any) -> dict[str, Any]:
     """As a run of today's version writes it."""
     shape = {"model": "ours", "hidden_sizes": [8, 8], "periods": [4], "window": 20, "cell": "lstm", "betas": [1.0]}
-    shape |= {"indices": "all", "decoder_units": 16, "segments_at_once": 1, **model}
+    shape |= {"indices": "all", "decoder_units": 16, **model}
     learning = {"batch": 10, "learning_rate": 0.01 * (seed + 1), "clip": None}
     file = {"/data/train.gz": {"size": 1234567, "sha256": "ab" * 32}}
     identity = {"id": f"{seed:016x}", "data": file, "modules": {}, "task": {"name": task, "pool": 2, "order": []}}

@@ -27,14 +27,14 @@ def test_memory_where_periods_are_fixed():
     known = {**config(), "about": {"notes": [], "tokens": False, "inputs": 5000, "outputs": 5000}}
     wide = memory_of(known, {"name": "native"}, {"peak_bytes": 300_000_000}, 5_000_000)
     options = {"inputs": 5000, "tokens": False, "outputs": 5000, "decoder_units": 16, "all_indices": True}
-    predicted = predict([8, 8], [4], 20, 10, native=True, segments_at_once=1, **options)
+    predicted = predict([8, 8], [4], 20, 10, native=True, **options)
     assert wide["predicted"] == in_words(predicted)
     assert (wide["of an update, measured now"], wide["whole process at its peak, measured"]) == ("5 MB", "300 MB")
 
 
 def test_memory_of_every_method():
     shape = ([8, 8], [4], 20, 10)
-    options = {"decoder_units": 16, "native": True}
+    options = {"decoder_units": 16}
     full = memory_of(config(model="hrnn"), {"name": "native"}, None)
     assert full["vectors by the paper's count"] == "20"
     assert full["predicted, for three symbols"] == in_words(predict_truncated(*shape, 20, **options))

@@ -280,6 +280,9 @@ def test_results_of_another_recipe_format_or_experiment(copy, monkeypatch, tmp_p
     entries = json.loads(path.read_text())
     path.write_text(json.dumps({**entries, "hrnn": "0.0.9"}))
     reproduce(small, engine)  # another version wrote it: no reason to train it again
+    model = {**entries["config"]["model"], "segments_at_once": 4}  # an option that is gone and changed last bits only
+    path.write_text(json.dumps({**entries, "config": {**entries["config"], "model": model}}))
+    reproduce(small, engine)
     path.write_text(json.dumps({**entries, "format": 99}))
     with pytest.raises(UserError, match=r"in format 99 and this is hrnn .* use a newer version"):
         reproduce(small, engine)

@@ -70,25 +70,24 @@ def test_every_row_is_a_run_and_rows_differ_in_what_they_are_about_only(data):
 
 def test_defaults_are_spelled_out_and_fit_the_model(data):
     ours = with_defaults(copy_ours("desk"))
-    assert (ours.betas, ours.model.indices, ours.model.round_steps) == ((1.0,), "all", None)
+    assert (ours.betas, ours.model.indices) == ((1.0,), "all")
     assert (ours.learning.update, ours.learning.update_every, ours.learning.clip) == ("segment", (1,), 1.0)
     true = with_defaults(with_model("hrnn")(copy_ours("desk")))
     assert (true.betas, true.model.indices, true.learning.clip) == ((1.0,), "all", 1.0)
     assert (true.learning.update, true.learning.update_every) == ("batch", None)
-    assert with_defaults(ptb_ours("desk")).model.round_steps == 10  # several moves within a window of 50
     for name in ("copy", "ptb", "deep-copy"):
         spelled = configs(name, "desk", data)["default"]
         model, learning = spelled.model, spelled.learning
         user = Config(
             spelled.task,
-            Model(hidden_sizes=model.hidden_sizes, periods=model.periods, window=model.window, segments_at_once=1),
+            Model(hidden_sizes=model.hidden_sizes, periods=model.periods, window=model.window),
             Learning(batch=learning.batch, learning_rate=learning.learning_rate, schedule=learning.schedule),
             spelled.budget,
             spelled.upkeep,
         )
         assert resolved(user) == spelled, "what a user gets who sets nothing else"
     paper = configs("ptb", "paper", data)["default"]
-    assert (paper.window, paper.model.round_steps, paper.budget.epochs) == (200, 25, 12)
+    assert (paper.window, paper.budget.epochs) == (200, 12)
     assert (paper.learning.learning_rate, paper.learning.schedule) == (2e-3, "cosine")
 
 

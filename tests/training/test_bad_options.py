@@ -62,7 +62,7 @@ def with_option(config, section, field, value):
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
 def test_every_option_refuses_every_wrong_type_in_python_and_in_a_file(task):
     periods = () if isinstance(task, Text) else (3,)
-    base = Config(task, Model(hidden_sizes=(4, 4), periods=periods, window=5, betas=(0.1,), segments_at_once=1))
+    base = Config(task, Model(hidden_sizes=(4, 4), periods=periods, window=5, betas=(0.1,)))
     base = replace(base, budget=Budget(updates=1), learning=Learning(100, "batch", learning_rate=1e-3, schedule="constant"))
     entries = to_json(base)
     assert from_json(entries) == base
@@ -94,7 +94,6 @@ def test_every_option_refuses_every_wrong_type_in_python_and_in_a_file(task):
         ("model", "betas", ((-0.1,),)),
         ("model", "decoder_layers", (0, 100_000)),
         ("model", "window", (0, -5)),
-        ("model", "segments_at_once", (0, -5)),
         ("model", "cell", ("lstn", "")),
         ("budget", "epochs", (0, -1.0)),
         ("upkeep", "threads", (0, 100_000)),
@@ -120,7 +119,7 @@ def test_a_file_that_is_no_configuration():
     entries = to_json(resolved(Config(Copy(), budget=Budget(updates=1))))
     damaged = [5, None, [], {}, {**entries, "task": 5}, {**entries, "task": {"name": 5}}, {**entries, "model": [1]}]
     damaged += [{**entries, "upkeep": {**entries["upkeep"], "sed": 1}}, {**entries, "more": {}}]
-    damaged += [{**entries, "model": {**entries["model"], name: None}} for name in ("window", "betas", "segments_at_once")]
+    damaged += [{**entries, "model": {**entries["model"], name: None}} for name in ("window", "betas")]
     damaged += [{**entries, "learning": {**entries["learning"], name: None}} for name in ("update", "update_every")]
     for one in damaged:
         with pytest.raises(UserError):

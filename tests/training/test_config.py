@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hrnn import room
 from hrnn.errors import UserError
 from hrnn.tasks import Copy, Needle, Pixels, Text
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, resolved, to_json
@@ -126,17 +125,6 @@ def test_levels_move_by_themselves_where_the_model_lets_them(model, update, ever
         assert resolved(Config(Copy(), model, Learning(update=given))).learning.update == given
 
 
-def test_rounds_fit_the_window_where_levels_move_within_it(tmp_path):
-    task = Text(data=(write_text(tmp_path / "a.txt"),))  # whose decoder reaches 20
-    for window, steps in ((50, 10), (200, 25), (10_000, 80)):
-        model = Model(hidden_sizes=(8, 8), window=window)
-        assert resolved(Config(task, model)).model.round_steps == steps
-        assert resolved(Config(task, replace(model, round_steps=7))).model.round_steps == 7
-        assert resolved(Config(task, model, Learning(update="window"))).model.round_steps is None
-        assert resolved(Config(task, replace(model, model="hrnn"))).model.round_steps is None
-    assert resolved(Config(Copy())).model.round_steps is None
-
-
 @pytest.mark.parametrize(
     ("name", "method"), [("ours", "Restricted"), ("gr-hrnn", "Restricted"), ("hrnn", "Full"), ("lstm", "Full")]
 )
@@ -181,13 +169,6 @@ def test_mr_hrnn_unrolls_as_many_steps_as_ours_stores_vectors(window, periods, e
         ({"learning": Learning(update="segment"), "model": Model(model="hrnn")}, "full ones of --model hrnn are not"),
         ({"learning": Learning(update="segment", update_every=(1, 1, 1))}, "one for each of the 2 levels"),
         ({"learning": Learning(update="segment", update_every=(-1,))}, "--update-every is -1; give at least 0"),
-        ({"model": Model(round_steps=5)}, "tick where the data say"),
-        ({"model": Model(segments_at_once=0)}, "--segments-at-once is 0; give at least 1"),
-        ({"model": Model(segments_at_once=10**9)}, "--segments-at-once is 1000000000; give .* at most 1,000"),
-        ({"model": Model("hrnn", segments_at_once=2)}, "--segments-at-once is 2, which is for --model ours and gr-hrnn"),
-        ({"model": Model("lstm", segments_at_once=2)}, "drop it"),
-        ({"model": Model(cell="mine:Cell", segments_at_once=2)}, "with built-in cells"),
-        ({"model": Model(segments_at_once=4), "learning": Learning(update="segment")}, "give --update-every 4, or drop it"),
         ({"upkeep": Runtime(threads=0)}, "--threads is 0"),
         ({"budget": Budget(updates=0)}, "--updates is 0"),
     ],
@@ -197,62 +178,11 @@ def test_contradictions_are_refused(options, complaint):
         resolved(Config(Copy(), **options))
 
 
-SMALL = Model(hidden_sizes=(64, 64), periods=(10,))
-
-
-@pytest.mark.parametrize(
-    ("task", "model", "learning", "number"),
-    [
-        (Copy(), SMALL, Learning(batch=16, update="batch"), 4),
-        (
-            Copy(),
-            replace(SMALL, hidden_sizes=(64, 1024)),
-            Learning(batch=16, update="batch"),
-            4,
-        ),  # the lowest level alone counts
-        (Copy(), SMALL, Learning(batch=8, update="batch"), 7),
-        (Copy(), SMALL, Learning(batch=1, update="batch"), 8),
-        (Copy(), SMALL, Learning(batch=100, update="batch"), 1),
-        (Copy(), replace(SMALL, periods=(20,)), Learning(batch=8, update="batch"), 3),
-        (Copy(), replace(SMALL, cell="rnn"), Learning(batch=16, update="batch"), 8),
-        (Copy(), replace(SMALL, segments_at_once=2), Learning(batch=16, update="batch"), 2),
-        (Copy(), replace(SMALL, segments_at_once=20), Learning(batch=100, update="batch"), 20),
-        (Copy(), SMALL, Learning(batch=16), 1),  # moves after each
-        (Copy(), SMALL, Learning(batch=16, update="segment"), 1),
-        (Copy(), SMALL, Learning(batch=16, update="segment", update_every=(2, 1)), 2),
-        (Copy(), SMALL, Learning(batch=16, update="segment", update_every=(0, 1)), 4),
-        (Copy(), replace(SMALL, model="hrnn"), Learning(batch=16), 1),
-        (Copy(), replace(SMALL, model="gr-hrnn"), Learning(batch=16, update="batch"), 4),
-        (Copy(), replace(SMALL, cell="mine:Cell"), Learning(batch=16, update="batch"), 1),
-        (Copy(), Model("lstm"), Learning(batch=16), 1),
-        (Copy(), Model(hidden_sizes=(8,), periods=()), Learning(batch=16, update="batch"), 1),
-    ],
-)
-def test_segments_at_once_are_as_many_as_fit_the_bytes_for_them(task, model, learning, number):
-    config = resolved(Config(task, model, learning))
-    assert config.segments_at_once == number
-    assert to_json(config)["model"]["segments_at_once"] == number
-    if config.model.restricted:
-        assert gradient(config, None).segments_at_once == number
-
-
-def test_segments_at_once_where_the_data_say_when_levels_tick(tmp_path):
-    text = write_text(tmp_path / "a.txt")
-    assert resolved(Config(Text(data=(text,)))).segments_at_once == 1
-    with pytest.raises(UserError, match="--segments-at-once is 2, which is for"):
-        resolved(Config(Text(data=(text,)), Model(segments_at_once=2)))
-    fixed = Config(Text(data=(text,), boundaries=()), Model(hidden_sizes=(16, 16), periods=(5,)))  # symbols known by the text
-    fixed = replace(fixed, learning=Learning(batch=100, update="batch"))
-    assert resolved(fixed).segments_at_once == 5
-
-
-def test_segments_at_once_are_never_chosen_again(monkeypatch):
-    config = resolved(Config(Copy(), SMALL, Learning(batch=16, update="batch")))
+def test_an_open_entry_of_a_file_is_refused_with_a_remedy_that_is_there():
+    config = resolved(Config(Copy()))
     entries = json.loads(json.dumps(to_json(config)))
-    monkeypatch.setattr(room, "_AT_ONCE", 1)
-    assert resolved(Config(Copy(), SMALL, Learning(batch=16, update="batch"))).segments_at_once == 1
     assert from_json(entries) == resolved(from_json(entries)) == config
-    entries["model"]["segments_at_once"] = None
+    entries["model"]["window"] = None
     with pytest.raises(UserError, match="has open entries") as error:
         from_json(entries)
     (remedy,) = re.findall(r"complete it with ([\w.]+)\(config\)", str(error.value))

@@ -36,7 +36,8 @@ def test_lines_where_there_is_no_terminal(tmp_path, capsys):
     start(CONFIG, tmp_path / "run", display=lines)
     shown = capsys.readouterr().err.splitlines()
     assert shown[0].startswith("warning: level 1 has 8 units to summarise up to 2 hidden states of 8 units")
-    assert len(shown) == 32
+    assert len(shown) == 33
+    assert shown.pop(1).startswith("engine: ")
     parts = ("length 4", r"loss \d", r"local losses \d\.\d+ \d\.\d+", "50.00 updates/s", "mem 300 MB", "0:00 left", "update 20")
     for part in parts:
         assert re.search(part, shown[20]), part

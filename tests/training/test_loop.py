@@ -6,10 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hrnn import room
 from hrnn.errors import DivergedError, UserError
-from hrnn.gradients import restricted
-from hrnn.gradients.in_phase import SegmentBySegment
 from hrnn.tasks import Copy, Needle, Pixels, Text
 from hrnn.training import folder as folders
 from hrnn.training.checkpoint import read as read_checkpoint
@@ -20,7 +17,6 @@ from hrnn.training.learning import learn
 from hrnn.training.loop import start, train
 from hrnn.training.run import Run
 from hrnn.training.saving import save
-from hrnn.training.trained import load
 from tests.tiny import write_mnist, write_text
 
 SMALL = Model(hidden_sizes=(8, 8), periods=(4,), window=40)
@@ -185,11 +181,15 @@ def test_the_same_seed_gives_the_same_run_and_another_another(tmp_path):
     assert any(not torch.equal(a[name], c[name]) for name in a)
 
 
-def test_a_loss_that_is_no_number_stops_the_run_before_it_spoils_the_weights(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("update", "said"),
+    [("batch", r"the loss is nan at update \d+"), ("segment", r"the gradient of level 0 is not finite at update \d+$")],
+)
+def test_a_loss_that_is_no_number_stops_the_run_before_it_spoils_the_weights(tmp_path, monkeypatch, update, said):
     config = Config(
         Copy(length=3, test_sequences=10),
         SMALL,
-        Learning(batch=5),
+        Learning(batch=5, update=update),
         Budget(updates=40),
         replace(QUIET, checkpoint_seconds=0),
     )
@@ -202,7 +202,7 @@ def test_a_loss_that_is_no_number_stops_the_run_before_it_spoils_the_weights(tmp
 
     poisoned.calls = 0
     monkeypatch.setattr(Copy, "loss", poisoned)
-    with pytest.raises(DivergedError, match=r"the loss is nan at update \d+"):
+    with pytest.raises(DivergedError, match=said):
         start(config, tmp_path / "run")
     good = weights(tmp_path / "run")
     assert all(bool(torch.isfinite(value).all()) for value in good.values())
@@ -317,29 +317,3 @@ def test_a_single_level_moves_by_itself_too(tmp_path):
     assert start(config, tmp_path / "run").result["updates"] == 4
     assert folders.read_entries(tmp_path / "run")["learning"]["update"] == "segment"
     assert of_kind(tmp_path / "run", "update")[-1]["moves"] == [4]  # once a window
-
-
-def test_a_run_that_left_its_rounds_open_keeps_them_with_a_larger_budget(tmp_path):
-    task = Text(data=(write_text(tmp_path / "text.txt"),))
-    config = resolved(Config(task, Model(hidden_sizes=(8, 8), window=50), Learning(batch=5), Budget(updates=1), QUIET))
-    assert config.model.round_steps == 10
-    folders.create(tmp_path / "run", replace(config, model=replace(config.model, round_steps=None)), False)
-    train(tmp_path / "run", budget=Budget(updates=2))
-    assert folders.read_entries(tmp_path / "run")["model"]["round_steps"] is None
-
-
-def test_a_run_keeps_its_number_of_segments_at_once(tmp_path, monkeypatch):
-    """Whatever this version would choose by now; with a larger budget, too."""
-    learning = Learning(batch=5, update="batch")
-    options = (SMALL, learning, Budget(updates=2), QUIET)
-    straight, run = tmp_path / "straight", tmp_path / "run"
-    start(Config(Needle(steps=30, test_sequences=5), *options), run)
-    start(Config(Needle(steps=30, test_sequences=5), SMALL, learning, Budget(updates=4), QUIET), straight)
-    monkeypatch.setattr(room, "_AT_ONCE", 1)
-    used = []
-    monkeypatch.setattr(restricted, "SegmentBySegment", lambda *given: used.append(given[-1]) or SegmentBySegment(*given))
-    train(run, budget=Budget(updates=4))
-    assert folders.read_entries(run)["model"]["segments_at_once"] == 8
-    assert used == [7, 7]  # as many as the window has
-    first, second = (load(folder, checkpoint="last").network.state_dict() for folder in (straight, run))
-    assert all(torch.equal(first[name], second[name]) for name in first)

@@ -17,7 +17,7 @@ from hrnn.training.network import build
 
 SMALL = Config(
     Copy(length=6),
-    Model(hidden_sizes=(5, 6), periods=(3,), window=12, decoder_units=4, segments_at_once=1),
+    Model(hidden_sizes=(5, 6), periods=(3,), window=12, decoder_units=4),
     Learning(batch=4, update="batch", average=None),
     Budget(updates=4),
     Runtime(tensorboard=False, journal_every=1),

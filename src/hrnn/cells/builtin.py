@@ -1,51 +1,24 @@
-"""What the built-in cells share: parameters, and the products that enter and leave a tick.
+"""What the built-in cells share: parameters, the literal tick, and gradients of weights from those of many ticks' gates.
 
 A tick is `gates = bias + W_input u + W_context context` (first tick of a segment) or `bias + W_input u + W_hidden h`
-(every other), then activations that each cell supplies. Differentiating ticks by hand splits in three:
-
-    coefficients   everything that does not depend on the recurrence, once for many ticks
-    sweep          the loop backward through time, with only what is truly sequential in it
-    add_gradients  one product for many ticks and each weight
-
-Shapes are (tick, row, feature). `gates` holds `self.gate_blocks` blocks of `hidden_size` columns; the input's products go
-into the columns `input_columns`, the recurrent one into `hidden_columns` (they differ for the GRU only).
+(every other), then the textbook's equations, which each cell supplies. Shapes are (tick, row, feature). `gates` holds
+`self.gate_blocks` blocks of `hidden_size` columns; the input's products go into the columns `input_columns`, the recurrent one
+into `hidden_columns` (they differ for the GRU only).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hrnn.cells.contract import CellState, Prepared
+from hrnn.cells.contract import CellState
 from hrnn.native.functions import scatter
 from hrnn.precision import summed_in, wide
-
-
-@dataclass
-class Weights(Prepared):
-    """For ticks in torch. The forward ones are scaled, see `scale`."""
-
-    cell: BuiltinCell
-    back_input: Tensor
-    back_context: Any
-    table: Tensor | None  # tokens: (vocabulary, gates), biases included
-    input: Any  # vectors: (input_size, input gates); None for tokens
-    bias: Tensor  # (gates,)
-    context: Any  # (context_size, input gates); None at the top
-    hidden: Tensor  # (hidden_size, hidden gates)
-    back_hidden: Tensor  # unscaled
-
-    def again(self) -> Prepared:
-        cell, fields = self.cell, vars(self)
-        fields.clear()  # first, or at the peak of memory there are two of everything
-        fields.update(vars(cell.prepare()))
-        return self
 
 
 class BuiltinCell(nn.Module, ABC):
@@ -55,7 +28,7 @@ class BuiltinCell(nn.Module, ABC):
     input_blocks: ClassVar[slice]  # which of them the input, the context and the bias enter
     hidden_blocks: ClassVar[slice]  # which of them the recurrent product enters
     state_parts: ClassVar[int]  # tensors in the cell's state, the hidden state first
-    scratch_parts: ClassVar[int]  # further tensors of the state's size that a tick keeps for its differentiation
+    packed: ClassVar[Any]  # torch's operation for ticks of packed rows
 
     def __init__(self, input_size: int, context_size: int, hidden_size: int, tokens: bool):
         super().__init__()
@@ -86,93 +59,11 @@ class BuiltinCell(nn.Module, ABC):
         """The state of `batch` rows before their first tick: zeros."""
         return tuple(self.weight_hidden.new_zeros(batch, self.hidden_size) for _ in range(self.state_parts))
 
-    # What a cell supplies.
-
-    def scale(self) -> Tensor | None:
-        """Factors (gates,) on the gates' inputs that turn all activations into one sigmoid, or None."""
-        return None
-
     def extra_bias(self) -> Tensor | None:
         """The bias of the gate columns that the input does not enter, or None where it enters all."""
         return None
 
-    @abstractmethod
-    def views(self, gates: Tensor, before: CellState, after: CellState, scratch: CellState) -> tuple[Tensor, ...]:
-        """The tensors that `activate` wants for one tick, cut out of the buffers."""
-
-    @abstractmethod
-    def activate(self, views: tuple[Tensor, ...]) -> None:
-        """From summed products in `gates` and the state before to the state after, all in place."""
-
-    @abstractmethod
-    def backward_views(self, gates: Tensor, before: CellState, scratch: CellState, out: Tensor, d_hidden: Tensor) -> Any:
-        """The tensors that the next three want for a block of ticks, cut out of the buffers; all are (ticks, rows, ...).
-
-        `out`, of the shape of `gates`, first holds coefficients, then the gradients of the gates' inputs. `d_hidden` is the
-        gradient that reaches each hidden state from outside, and is added to.
-        """
-
-    @abstractmethod
-    def coefficients(self, views: Any) -> None:
-        """Write what `sweep` multiplies by."""
-
-    @abstractmethod
-    def sweep(self, views: Any, back_hidden: Tensor, carry: CellState, keep: Tensor | None) -> None:
-        """Backward through the ticks of a block: turn coefficients into gradients of the gates' inputs.
-
-        `carry` is the gradient of the state after the last tick, part by part without the hidden state, and becomes that of
-        the state before the first. `keep` (ticks, rows, 1) is zero where a tick starts a segment.
-        """
-
-    @abstractmethod
-    def carry_hidden(self, views: Any, back_hidden: Tensor) -> Tensor:
-        """After the sweep: the gradient (rows, hidden) of the hidden state before the block's first tick."""
-
-    # Products.
-
-    def prepare(self, own: bool = False) -> Weights:
-        """Weights for many ticks; to be made again when the parameters have changed. `own`: they share no memory with the
-        parameters, and stay what they are when these move."""
-        with torch.no_grad():
-            scale, extra = self.scale(), self.extra_bias()
-            weight_input, weight_hidden = self.weight_input.detach(), self.weight_hidden.detach()
-            context = None if self.weight_context is None else self.weight_context.detach()
-            if own:
-                weight_input, weight_hidden = weight_input.clone(), weight_hidden.clone()
-                context = None if context is None else context.clone()
-            bias = self.bias.detach() if extra is None else torch.cat([extra.detach(), self.bias.detach()])
-            entering, forward_context, recurrent = weight_input, context, weight_hidden
-            if scale is not None:
-                entering, recurrent, bias = weight_input * scale[:, None], weight_hidden * scale[:, None], bias * scale
-                forward_context = None if context is None else context * scale[:, None]
-            table = None
-            if self.tokens:
-                table = bias.expand(self.input_size, -1).clone()
-                table[:, self.input_columns] += entering.t()
-            return Weights(
-                self,
-                table=table,
-                input=None if self.tokens else entering.t(),
-                bias=bias,
-                context=None if forward_context is None else forward_context.t(),
-                hidden=recurrent.t(),
-                back_input=weight_input,
-                back_context=context,
-                back_hidden=weight_hidden,
-            )
-
-    def enter(self, weights: Weights, inputs: Tensor, gates: Tensor) -> None:
-        """Fill `gates` (n, gates) with biases and the products of `inputs` (n,) or (n, input_size)."""
-        if weights.table is not None:
-            torch.index_select(weights.table, 0, inputs, out=gates)
-        elif self.extra_bias() is None:
-            if self.input_size == 1:  # an outer product is quicker than a matrix product of this shape
-                torch.addcmul(weights.bias, inputs, weights.input, out=gates)
-            else:
-                torch.addmm(weights.bias, inputs, weights.input, out=gates)
-        else:
-            gates.copy_(weights.bias.expand_as(gates))
-            gates[:, self.input_columns].addmm_(inputs, weights.input)
+    # Gradients of many ticks at once, from those of their gates, which compiled code has found.
 
     def zero_gradients(self) -> dict[str, Tensor]:
         """Private buffers that gradients are gathered in; `gradients` turns them into the parameters' own."""
@@ -208,7 +99,7 @@ class BuiltinCell(nn.Module, ABC):
             buffers = {**buffers, "weight_input": table.t(), "bias": table.sum(0)}
         return {parameter: buffers[name] for name, parameter in self.named_parameters()}
 
-    # The slow, literal tick, differentiable by autograd, for rows that each go their own way.
+    # The literal tick, differentiable by autograd.
 
     def tick(
         self, inputs: Tensor, state: CellState, first: Tensor | None, rows: Tensor | None, context: Tensor | None
@@ -216,11 +107,7 @@ class BuiltinCell(nn.Module, ABC):
         """One tick of some rows, under autograd; arguments as in `UserCell.tick`."""
         if first is not None:
             state = tuple(s.masked_fill(first, 0.0) for s in state)
-        entered = (
-            F.embedding(inputs, self.weight_input.t()) + self.bias
-            if self.tokens
-            else F.linear(inputs, self.weight_input, self.bias)
-        )
+        entered = self._entered(inputs)
         if context is not None:
             assert self.weight_context is not None
             product = F.linear(context, self.weight_context)
@@ -229,6 +116,23 @@ class BuiltinCell(nn.Module, ABC):
 
     forward = tick  # so that hooks, and torch.func.functional_call, find it
 
+    def start(self, inputs: Tensor, context: Tensor | None) -> CellState:
+        """The first tick of a segment: from zero, so there is no recurrent product."""
+        entered = self._entered(inputs)
+        if context is not None and self.weight_context is not None:
+            entered = torch.addmm(entered, context, self.weight_context.t())
+        return self.literal(entered, None, ())
+
+    def _entered(self, inputs: Tensor) -> Tensor:
+        if self.tokens:
+            return F.embedding(inputs, self.weight_input.t()) + self.bias
+        return F.linear(inputs, self.weight_input, self.bias)
+
     @abstractmethod
-    def literal(self, entered: Tensor, recurrent: Tensor, state: CellState) -> CellState:
-        """The textbook equations: the input's products (rows, input gates), the recurrent ones, the state before."""
+    def literal(self, entered: Tensor, recurrent: Tensor | None, state: CellState) -> CellState:
+        """The textbook equations: the input's products (rows, input gates), the recurrent ones, the state before; without
+        these two where it is zero."""
+
+    @abstractmethod
+    def torch_weights(self) -> list[Tensor]:
+        """Those of the input, the recurrent ones and both biases, in the order of torch's own layers."""

@@ -27,12 +27,12 @@ segment. The hierarchy resets a cell by calling `initial_state`.
 
     model = hrnn.HRNN(8, hidden_sizes=[32, 64], periods=[10], cell=Minimal)
 
-Each tick is differentiated by autograd on its own, so a cell may do whatever autograd can: normalise, drop out, zone out.
+Ticks are differentiated by autograd, so a cell may do whatever autograd can: normalise, drop out, zone out. Its random numbers
+follow the batches: torch's own seed is put back after each.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -40,17 +40,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 CellState = tuple[Tensor, ...]
-
-
-class Prepared(ABC):
-    """A built-in cell's weights as its ticks read them, made once for many ticks."""
-
-    back_input: Any  # (input gates, input_size), as it is
-    back_context: Any  # (input gates, context_size), as it is; None at the top
-
-    @abstractmethod
-    def again(self) -> Prepared:
-        """The same from the parameters as they are now. What these were is not kept."""
 
 
 class UserCell(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from hrnn.cells.builtin import BuiltinCell
 from hrnn.cells.gru import GRU
@@ -56,17 +56,12 @@ def to_torch(cell: nn.Module) -> Any:
     if partner is None or not isinstance(cell, BuiltinCell):
         raise TypeError(f"a cell of type {type(cell).__name__} has no counterpart in torch.nn")
     other: Any = partner(cell.input_size + cell.context_size, cell.hidden_size)
-    size = cell.hidden_size
     other = other.to(cell.bias.device, cell.bias.dtype)
     with torch.no_grad():
-        entering = [w for w in (cell.weight_input, cell.weight_context) if w is not None]
-        other.weight_ih_l0.copy_(torch.cat([*entering], 1))
-        other.bias_ih_l0.copy_(cell.bias)
-        hidden_bias: Tensor = torch.zeros_like(cell.bias)
-        recurrent: Tensor = cell.weight_hidden
-        if isinstance(cell, GRU):
-            recurrent = torch.cat([recurrent[size:], recurrent[:size]])
-            hidden_bias[2 * size :] = cell.bias_hidden.detach()
+        entering, recurrent, bias, hidden_bias = cell.torch_weights()
+        context = [] if cell.weight_context is None else [cell.weight_context]
+        other.weight_ih_l0.copy_(torch.cat([entering, *context], 1))
         other.weight_hh_l0.copy_(recurrent)
+        other.bias_ih_l0.copy_(bias)
         other.bias_hh_l0.copy_(hidden_bias)
     return other

@@ -36,8 +36,6 @@ class Memory:
     """Rows."""
     cell: Literal["lstm", "gru", "rnn"] = "lstm"
     """Cell of every level."""
-    segments_at_once: int | None = option(None, at_least(1, room.MOST_AT_ONCE))
-    """Segments of the lowest level that are run before they are differentiated, at most; by default as many as take 2.5 MB."""
     measure: bool = False
     """Measure bytes, too, of restricted and of true gradients, in child processes; takes the memory that it measures."""
     budget: str | None = None
@@ -65,20 +63,18 @@ def main(arguments: Sequence[str]) -> int:
 def _needs(options: Memory) -> list[dict[str, Any]]:
     """Restricted gradients beside true ones, for the same hierarchy and window."""
     sizes, periods, window, batch = options.hidden_sizes, options.periods, options.window, options.batch
-    at_once = options.segments_at_once or memory.segments_at_once(sizes, periods, batch, cell=options.cell)
     restricted: dict[str, Any] = {
         "gradient": "restricted",
         "paper_count": memory.paper_count(periods, window),
-        "exact_count": memory.exact_count(sizes, periods, window, at_once),
-        "segments_at_once": at_once,
-        "predicted_bytes": memory.predict(sizes, periods, window, batch, cell=options.cell, segments_at_once=at_once),
+        "exact_count": memory.exact_count(sizes, periods, window),
+        "predicted_bytes": memory.predict(sizes, periods, window, batch, cell=options.cell),
     }
     full: dict[str, Any] = {"gradient": "true", "paper_count": memory.paper_count((), window)}
     if options.measure:
         _require_room(options, restricted["predicted_bytes"])
         shape: dict[str, Any] = {"hidden_sizes": sizes, "periods": periods, "window": window, "batch": batch}
         for row, method in ((restricted, "restricted"), (full, "full")):
-            row["measured_bytes"] = memory.measure(method=method, cell=options.cell, segments_at_once=at_once, **shape)
+            row["measured_bytes"] = memory.measure(method=method, cell=options.cell, **shape)
     return [restricted, full]
 
 
@@ -96,9 +92,8 @@ def _require_room(options: Memory, predicted: int) -> None:
 def _plans(options: Memory) -> list[dict[str, Any]]:
     if options.measure or options.periods != Memory.periods:
         raise UserError("--budget proposes periods; give neither --periods nor --measure with it")
-    chosen: dict[str, Any] = {"cell": options.cell, "segments_at_once": options.segments_at_once}
     budget = in_bytes(str(options.budget), "--budget")
-    plans = memory.plan(budget, options.window, options.batch, hidden=options.hidden_sizes, **chosen)
+    plans = memory.plan(budget, options.window, options.batch, hidden=options.hidden_sizes, cell=options.cell)
     return [{**asdict(plan), "batch": options.batch} for plan in plans]
 
 

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from hrnn.cells import BuiltinCell, CellState
-from hrnn.cells.block import BACKWARD_TICKS, Block, block_of, first_rows, prepared, workspace
+from hrnn.cells.block import Block, first_rows
+from hrnn.cells.native import NativeWeights
+from hrnn.room import BACKWARD_TICKS
 from hrnn.segments import Moment, Starts, Ticks
 from hrnn.walk import Level
 
@@ -35,7 +37,7 @@ class BlockTape(Level):
     ):
         self.level, self.cell, self.rows, self.ended, self.group = level, cell, rows, ended, group
         self.top, self.slots = period is None, period or BACKWARD_TICKS
-        self.weights = prepared(cell)
+        self.weights = NativeWeights(cell)
         self.buffers = cell.zero_gradients()
         self.blocks: list[Block] = []
         self.d_hidden: list[Tensor] = []  # (slots, columns * rows, hidden): what reaches a block's hidden states from outside
@@ -43,19 +45,15 @@ class BlockTape(Level):
         self.column = 0  # the segment of the group that runs now
         self.fresh = False  # does a segment start with the first of them?
         self.reached = False  # has a gradient reached one of them?
-        self.handed: list[Tensor] | None = None  # see `hand`
         self._most = columns
         self._context: Tensor | None = None
-        self._entered = False  # have the inputs of the group been entered?
-        self._whole_workspace = None if block_of(cell).in_place else workspace(cell, self.slots, rows * columns)
-        self._workspace = self._whole_workspace
-        self._cache: dict[tuple[int, int, int], object] = {}
+        self._entered = False  # are the inputs of the group in the buffers?
         self._grow()
         self._whole_d_hidden = self.d_hidden[0]
         self._lay_out(1)
 
     def _grow(self) -> None:
-        self.blocks.append(block_of(self.cell)(self.cell, self.slots, self.rows, columns=self._most, reused=not self.top))
+        self.blocks.append(Block(self.cell, self.slots, self.rows, self._most))
         self.d_hidden.append(self.cell.weight_hidden.new_empty(self.slots, self.rows * self._most, self.cell.hidden_size))
 
     def _lay_out(self, columns: int) -> None:
@@ -64,8 +62,6 @@ class BlockTape(Level):
         places = columns * self.rows
         if self.d_hidden[0].shape[1] != places:
             self.d_hidden[0] = first_rows(self._whole_d_hidden, places)
-            if self._whole_workspace is not None:
-                self._workspace = first_rows(self._whole_workspace, places)
 
     @property
     def columns(self) -> int:
@@ -124,7 +120,6 @@ class BlockTape(Level):
             if inputs is not None:
                 shape = (self.slots, len(inputs), self.rows, *inputs.shape[3:])
                 block.inputs.view(shape).copy_(inputs.transpose(0, 1))
-                block.enter(self.weights, 0, self.slots)
         self.begin = self.stop = 0
         self.fresh, self.reached, self._context = True, False, context
         block.set_state(0, None, self.column)
@@ -140,7 +135,6 @@ class BlockTape(Level):
             block.set_state(0, self.blocks[index - 1].state(self.slots))
         if not self._entered:
             block.inputs[slot : slot + count].copy_(inputs)
-            block.enter(self.weights, slot, slot + count)
         fresh = self.fresh and self.stop == self.begin
         block.run(self.weights, slot, slot + count, fresh, self._context if fresh else None, self.column)
         self.stop += count
@@ -183,16 +177,11 @@ class BlockTape(Level):
             self.d_hidden[block][at : at + len(part)].add_(part)
         self.reached = True
 
-    def hand(self, gradient: list[Tensor]) -> None:
-        """The gradient of the whole state after the ticks to come, from others that have gone on from it. When they have been
-        differentiated, `handed` is that of the state before them. Of the top, whose ticks start nothing."""
-        self.handed, self.reached = gradient, True
-
     def backward(self, d_inputs: Tensor | None = None) -> Tensor | None:
         """Differentiate all ticks; the gradient (columns * rows, context) of the contexts, if any entered. d_inputs (columns *
         ticks, rows, ...), in the order of time, is filled."""
         places = self.columns * self.rows
-        carry = self.handed or [part.new_zeros(places, self.cell.hidden_size) for part in self.blocks[0].states]
+        carry = [part.new_zeros(places, self.cell.hidden_size) for part in self.blocks[0].states]
         for index in range((self.stop - 1) // self.slots, -1, -1):
             start = self.begin if index == 0 else 0
             stop = min(self.stop - index * self.slots, self.slots)
@@ -203,8 +192,8 @@ class BlockTape(Level):
                 if self.columns > 1:
                     part = torch.empty_like(d_inputs).view(stop - start, places, -1)
             self.blocks[index].backward(
-                self.weights, self.buffers, start, stop, self.d_hidden[index], carry, self._workspace,
-                fresh=self.fresh and index == 0, d_inputs=part, cache=self._cache if len(self.blocks) == 1 else None,
+                self.weights, self.buffers, start, stop, self.d_hidden[index], carry,
+                fresh=self.fresh and index == 0, d_inputs=part,
             )  # fmt: skip
             if d_inputs is not None and part is not None and self.columns > 1:
                 in_order = part.view(self.slots, self.columns, self.rows, -1).transpose(0, 1)
@@ -226,6 +215,6 @@ class BlockTape(Level):
 
     def moved(self) -> None:
         """The parameters have moved."""
-        self.weights = self.weights.again()
+        self.weights.again()
         for buffer in self.buffers.values():
             buffer.zero_()

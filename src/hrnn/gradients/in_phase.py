@@ -11,23 +11,20 @@ within one chunk; it ends at the latest with the segment above, whose gradient n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from hrnn.cells import BuiltinCell
-from hrnn.cells.block import BACKWARD_TICKS
-from hrnn.forward import Ended, cleared
+from hrnn.cells import BUILTIN, BuiltinCell
+from hrnn.executor import Ended, cleared
 from hrnn.gradients.block_tape import BlockTape
 from hrnn.gradients.objective import Objective
-from hrnn.gradients.predictions import Predictions
 from hrnn.gradients.updates import Mover
 from hrnn.gradients.window import Chunk, Differentiated, InputGradient, Window
-from hrnn.room import group_size
+from hrnn.room import BACKWARD_TICKS, complete_segments, group_size, segments_at_once
 from hrnn.schedules import InPhase
-from hrnn.segments import Ending, Moment
+from hrnn.segments import Ending, Moment, reach_of
 from hrnn.state import State
 from hrnn.walk import walk
 
@@ -35,30 +32,16 @@ _DRAWN = 64  # segments whose indices are drawn at once
 
 
 class SegmentBySegment:
-    """One window, all rows in phase. segments_at_once: how many segments a group has at most. It may be a part of a window:
-    then d_x is that part's, and d_top the gradient of the top level's state after it, which becomes that of the state before.
-    predictions: of the gradients of summaries."""
+    """One window, all rows in phase. A group has as many segments as take 2.5 MB, at most."""
 
-    def __init__(
-        self,
-        window: Window,
-        objective: Objective,
-        mover: Mover,
-        segments_at_once: int,
-        d_x: InputGradient | None = None,
-        d_top: list[Tensor] | None = None,
-        *,
-        predictions: Predictions | None = None,
-    ):
+    def __init__(self, window: Window, objective: Objective, mover: Mover):
         model, state = window.model, window.state
-        self.predictions = predictions
-        self.window, self.objective, self.mover, self.most = window, objective, mover, segments_at_once
+        self.window, self.objective, self.mover, self.most = window, objective, mover, _at_once(window, mover)
         self.schedule = InPhase(model.periods, state.clock, most=BACKWARD_TICKS)
-        self.everyone = torch.arange(state.batch * segments_at_once, device=state.row.device)
+        self.everyone = torch.arange(state.batch * self.most, device=state.row.device)
         self.steps = 0
         self.drawn: dict[int, tuple[int, Tensor | None]] = {}
-        self.d_x = InputGradient(window) if d_x is None else d_x
-        self.learned = [False] * len(model.levels)  # has the level's first tick in the window been learned from?
+        self.d_x = InputGradient(window)
         self.x = self.everyone.new_empty(0)  # of the chunk
         self.at = 0  # the step of the chunk that runs now
         self.tapes: list[BlockTape] = []
@@ -71,8 +54,6 @@ class SegmentBySegment:
             tape = BlockTape(level, cell, state.batch, period, self._ended, columns, group)
             tape.resume(place, state.cells[level], state.history[level] if level < len(state.history) else None)
             self.tapes.append(tape)
-        if d_top is not None:
-            self.tapes[-1].hand(d_top)
 
     def run(self) -> State:
         """Everything: forward, backward, and the state after the window. Gradients are in the objective's `gathered`."""
@@ -156,18 +137,12 @@ class SegmentBySegment:
         if tape.stop == tape.begin or tape.waits:
             return
         level, columns = tape.level, tape.columns
-        if not tape.top and (ending := moment.ending(level)) is not None:
-            if self.window.betas[level]:
-                tape.add_to_summaries(self.objective.local_gradient(self._segments(tape, ending)))
-            if self.predictions is not None:
-                tape.add_to_summaries(self.predictions.gradient(level, tape.summaries))
-        if tape.reached or (level and self.predictions is not None):  # that there is no gradient has to be learned, too
+        if not tape.top and self.window.betas[level] and (ending := moment.ending(level)) is not None:
+            tape.add_to_summaries(self.objective.local_gradient(self._segments(tape, ending)))
+        if tape.reached:
             self.mover.touched[level] = True
             ticks = (tape.stop - tape.begin) * columns
-            if level == 0:
-                d_contexts = tape.backward(self.d_x.steps(self.steps - ticks, self.steps))
-            else:
-                d_contexts = tape.backward() if self.predictions is None else self._learn(tape, self.predictions)
+            d_contexts = tape.backward(self.d_x.steps(self.steps - ticks, self.steps) if level == 0 else None)
             if d_contexts is not None:
                 self.tapes[level + 1].add_to_contexts(d_contexts.view(columns, tape.rows, -1))
         if self.window.on_segment is not None:
@@ -175,23 +150,6 @@ class SegmentBySegment:
         tape.forget()
         if self.mover.due(level, columns):
             self._move(tape, final=moment.ticking < 0)  # the window closes
-
-    def _learn(self, tape: BlockTape, predictions: Predictions) -> Tensor | None:
-        """Differentiate a level above the lowest, and let the network of the level below learn what that finds for its
-        summaries. The gradient of the context."""
-        below, cell = tape.level - 1, tape.cell
-        d_inputs = cell.weight_hidden.new_empty(tape.stop - tape.begin, tape.rows, cell.input_size)
-        d_contexts = tape.backward(d_inputs)
-        span = d_inputs.new_full((len(d_inputs), tape.rows), math.prod(self.schedule.periods[: tape.level]))
-        if not self.learned[tape.level]:  # where a sequence begins, there is no summary before the first tick
-            span[0].masked_fill_(self.window.state.clock.ordinal[:, below] == 0, 0.0)
-        self.learned[tape.level] = True
-        for first in range(0, tape.stop, tape.slots):
-            start, stop = max(first, tape.begin), min(first + tape.slots, tape.stop)
-            summary = tape.blocks[first // tape.slots].inputs[start - first : stop - first].flatten(0, 1)
-            at = slice(start - tape.begin, stop - tape.begin)
-            predictions.learn(below, summary, d_inputs[at].flatten(0, 1), span[at].flatten())
-        return d_contexts
 
     def _move(self, tape: BlockTape, final: bool) -> None:
         """Let a level's parameters move; what it does from now on, it does with the new ones."""
@@ -226,3 +184,20 @@ class SegmentBySegment:
         cells = tuple(tuple(part.clone() for part in tape.state) for tape in self.tapes)
         kept = (tape.inputs for tape in self.tapes[: len(before.history)])
         return State(cells, clock, before.row, tuple(cleared(inputs, clock.position[:, i]) for i, inputs in enumerate(kept)))
+
+
+def _at_once(window: Window, mover: Mover) -> int:
+    """How many segments of the lowest level are differentiated together, at most: no more than can ever be, as each gets its
+    share of buffers. Chunks do not say how long the window is."""
+    model = window.model
+    if not model.periods:
+        return 1
+    names = {kind: name for name, kind in BUILTIN.items()}
+    lowest, periods = model.cell(0), [reach_of(period) for period in model.periods]
+    assert isinstance(lowest, BuiltinCell)
+    most = segments_at_once(
+        names[type(lowest)], lowest.hidden_size, periods[0], window.state.batch,
+        numbers=1 if model.tokens else model.input_size, width=model.dtype.itemsize,
+    )  # fmt: skip
+    steps = most * periods[0] if window.streamed else window.steps
+    return mover.segments_left(0, min(most, complete_segments(periods, steps)))

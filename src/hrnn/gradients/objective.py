@@ -14,7 +14,7 @@ from torch import Tensor
 from hrnn import checks
 from hrnn.decoders import counted
 from hrnn.decoding import Decoded
-from hrnn.forward import Ended
+from hrnn.executor import Ended
 from hrnn.gradients.gathered import Gathered, leaves, muted
 from hrnn.gradients.updates import Updates
 from hrnn.gradients.window import Differentiated, Loss, Result, Window
@@ -36,11 +36,11 @@ class Objective:
         self.local_sums = [self.loss_sum if beta else self.loss_sum + float("nan") for beta in window.betas]
         self.metrics: dict[str, Tensor] = {}
         self.targets = 0
+        self.engine = "literal: only Restricted has compiled code"
         self._casts = autocasts(window.model.device)
         self._depends: bool | None = None  # has a value that the loss returned depended on its output, or a parameter?
         self._begun = 0  # autograd's number when the loss was last called
         self._given: WeakValueDictionary[int, Tensor] = WeakValueDictionary()  # by id: outputs of before that the loss has kept
-        self._decoders: dict[int, Wide] = {}
         self._by_hand: dict[int, Decoded | None] = {}
         self._statistics = {
             i: known for i, beta in enumerate(window.betas) if beta and (known := window.model.decoder(i).statistics)
@@ -94,23 +94,16 @@ class Objective:
         self.targets += shape[0] * shape[1]
         return total * self.window.weight
 
-    def local_loss(self, ended: Ended) -> Tensor | None:
-        """beta times the weighted local loss of segments that ended, with its graph; None where beta is 0."""
-        if not self.window.betas[ended.level]:
-            return None
-        if ended.level not in self._decoders:
-            self._decoders[ended.level] = Wide(self.window.model.decoder(ended.level))
-        return self._local_by_autograd(ended, self._decoders[ended.level])
-
-    def _local_by_autograd(self, ended: Ended, decode: Wide | None) -> Tensor:
+    def _local_by_autograd(self, ended: Ended) -> Tensor:
         index, targets = self._asked(ended)
         decoder, scale = self.window.model.decoder(ended.level), self._scales[ended.level]
-        values = decoder.loss(ended.summary, index, targets, ended.ticks, decode, scale)
+        values = decoder.loss(ended.summary, index, targets, ended.ticks, Wide(decoder), scale)
         total = self._sum_local(ended, values)
         return total * self.local_weight * self.window.betas[ended.level]
 
     def local_gradient(self, ended: Ended) -> Tensor:
-        """Gather the gradients of `local_loss` and return that of the summaries; beta is not 0."""
+        """Gather the gradients of beta times the weighted local loss of segments that ended, and return that of the summaries;
+        beta is not 0."""
         if ended.level not in self._by_hand:
             decoder = self.window.model.decoder(ended.level)
             self._by_hand[ended.level] = Decoded(decoder) if decoder.plain else None
@@ -118,7 +111,7 @@ class Objective:
         if by_hand is None:
             with torch.enable_grad():
                 leaf = ended.summary.detach().requires_grad_()
-                gradient = self.differentiate(self._local_by_autograd(replace(ended, summary=leaf), None), leaf)
+                gradient = self.differentiate(self._local_by_autograd(replace(ended, summary=leaf)), leaf)
             return torch.zeros_like(leaf) if gradient is None else gradient
         (index, targets), scale = self._asked(ended), self._scales[ended.level]
         span = ended.span.to(self.loss_sum.dtype) if isinstance(ended.span, Tensor) else ended.span
@@ -202,5 +195,13 @@ class Objective:
         window, loss = self.window, self.loss_sum
         local = torch.stack(self.local_sums) if self.local_sums else loss.new_zeros(0)
         return Result(
-            state, loss * window.weight, local * self.local_weight, self.metrics, loss, local, self.targets, window.row_steps
+            state,
+            loss * window.weight,
+            local * self.local_weight,
+            self.metrics,
+            loss,
+            local,
+            self.targets,
+            window.row_steps,
+            self.engine,
         )

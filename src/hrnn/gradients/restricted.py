@@ -1,26 +1,28 @@
-"""`Restricted`: gradients that are not sent back along the upward edges, each segment differentiated as soon as it ends."""
+"""`Restricted`: gradients that are not sent back along the upward edges, each batch differentiated as soon as it is over."""
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import Any
 
+import torch
+
 from hrnn.arguments import number, shown, whole
-from hrnn.cells import BUILTIN, BuiltinCell
-from hrnn.forward import in_phase
+from hrnn.cells import BuiltinCell, by_hand
+from hrnn.cells.native import serves
 from hrnn.gradients.base import Gradient
-from hrnn.gradients.checkpointed import backward
-from hrnn.gradients.checkpointed_top import checkpointed_top
 from hrnn.gradients.edges import Edges
 from hrnn.gradients.in_phase import SegmentBySegment
+from hrnn.gradients.literal import Literal
 from hrnn.gradients.objective import Objective
-from hrnn.gradients.piece import Pieces
-from hrnn.gradients.positions import Positions
-from hrnn.gradients.rounds import Rounds
-from hrnn.gradients.updates import Mover, Updates, check_updates
-from hrnn.gradients.window import Window
+from hrnn.gradients.pieces import Pieces, Shelf, backward
+from hrnn.gradients.predictions import Predictions
+from hrnn.gradients.steps import Positions, Rounds, piece
+from hrnn.gradients.updates import Mover, Updates, agreed, check_updates
+from hrnn.gradients.window import Window, by_position
 from hrnn.recomputation import every, root
-from hrnn.room import MOST_AT_ONCE, complete_segments, segments_at_once
-from hrnn.segments import reach_of
+from hrnn.segments import Behind, Given, reach_of
 from hrnn.state import State
 
 TOPS = ("stored", "checkpointed")
@@ -29,18 +31,14 @@ TOPS = ("stored", "checkpointed")
 class Restricted(Gradient):
     """Restricted gradients, in memory of about the sum of the periods plus twice the top level's ticks.
 
-    round_steps: where rows tick at different times (given boundaries, `lengths`, `reset`), how many steps are run forward
-    before what is complete is differentiated. None is four times the lowest level's period or reach. It bounds the memory
-    and changes nothing else.
-
-    segments_at_once: where all rows tick together, how many segments of the lowest level are run forward before they are
-    differentiated, at most; complete ones within a chunk, up to the end of the segment above and the next move of `updates`.
-    Small networks are quicker with several; each takes its share of memory. None is as many as take 2.5 MB, see
-    `hrnn.memory.segments_at_once`. It changes the order of sums, so the last bits of gradients.
+    round_steps: the window is gone through in rounds of so many steps, in each of which what has ended is differentiated, and
+    the rest waits, as inputs. None is one round. An iterator of chunks must have it where rows tick at different times (given
+    boundaries, `lengths`, `reset`): it bounds what has to be read before anything runs. Gradients do not depend on it; where
+    levels move, and rows tick at different times, a batch is of segments that end in the same round.
 
     top: "stored": all ticks of the top level stay until the window's end. "checkpointed": they are run twice, and their memory
-    grows with the root of their number; see `checkpointed_top.py`. The window must then be readable by position (tensors, or a
-    sequence of chunks), `updates` are refused, and `on_segment` is told of every level once, at the end.
+    grows with the root of their number. The window must then be readable by position (tensors, or a sequence of chunks),
+    `updates` are refused, and `on_segment` is told of every level once, at the end.
 
     replay: 0 to 1, the probability with which, for every segment and row on its own, the gradient of a summary is sent back
     into the segment after all; it then counts for one over the probability. 0 is never, 1 gives true gradients, and between
@@ -51,21 +49,9 @@ class Restricted(Gradient):
 
     default_beta = 1.0
 
-    def __init__(
-        self,
-        round_steps: int | None = None,
-        segments_at_once: int | None = None,
-        top: str = "stored",
-        *,
-        replay: float = 0.0,
-    ):
-        remedy = "at least 1, or None for a default"
+    def __init__(self, round_steps: int | None = None, top: str = "stored", *, replay: float = 0.0):
+        remedy = "at least 1, or None for the whole window"
         self.round_steps = None if round_steps is None else whole("round_steps", round_steps, remedy=remedy)
-        remedy = f"1 to {MOST_AT_ONCE}, or None for a default"
-        self.segments_at_once = (
-            None if segments_at_once is None else whole("segments_at_once", segments_at_once, most=MOST_AT_ONCE, remedy=remedy)
-        )
-
         if top not in TOPS:
             raise ValueError(f"top is {shown(top)}; expected one of {', '.join(map(repr, TOPS))}")
         self.top, self.replay = top, _probability(replay)
@@ -87,28 +73,97 @@ class Restricted(Gradient):
         return updates
 
     def differentiate(self, window: Window, objective: Objective, updates: Updates | None) -> State:
-        model, clock = window.model, window.state.clock
+        objective.engine = "literal: steps are run twice"
         if self.top == "checkpointed":
-            return checkpointed_top(window, objective, self.at_once)
-        if self.replay and model.periods:
-            return self._replayed(window, objective)
-        mover = Mover(updates, len(model.levels), window.local_weight, window.rows)
-        together = window.in_phase and in_phase(model.levels, model.periods, clock)
-        if mover.agreed_phase(clock.position[0].tolist() if together else None, len(model.periods)) is not None:
-            return SegmentBySegment(window, objective, mover, self.at_once(window, mover)).run()
-        return Rounds(window, objective, self.round_steps, mover).run()
+            return _with_checkpointed_top(window, objective)
+        if self.replay and window.model.periods:
+            run = Pieces(window, objective, steps := Positions(window, "Restricted with replay"), Edges(window, self.replay))
+            return backward(run, every(self.round_steps or root(steps.steps), steps.steps))
+        mover = Mover(updates, len(window.model.levels), window.local_weight, window.rows)
+        position = window.state.clock.position[0].tolist()
+        why = _why_literal(window)
+        if mover.agreed_phase(None if why else position, len(window.model.periods)) is not None:
+            objective.engine = "compiled"
+            return SegmentBySegment(window, objective, mover).run()
+        objective.engine = f"literal: {why or 'other processes need it'}"
+        return in_batches(window, objective, mover, self.round_steps)
 
-    def at_once(self, window: Window, mover: Mover) -> int:
-        """How many segments of the lowest level are differentiated together, at most."""
-        return _possible(self.segments_at_once or _segments_at_once(window), window, mover)
 
-    def _replayed(self, window: Window, objective: Objective) -> State:
-        positions = Positions(window, "Restricted with replay")
-        run = Pieces(window, objective, positions, edges=Edges(window, self.replay))
-        after = backward(run, every(self.round_steps or root(positions.steps), positions.steps))
-        run.tell(positions.steps)
-        run.gather()
-        return after
+def in_batches(
+    window: Window, objective: Objective, mover: Mover, round_steps: int | None, predictions: Predictions | None = None
+) -> State:
+    """A window whose upward edges are cut, batch by batch."""
+    if window.streamed and not by_position(window.source) and window.may_part and round_steps is None:
+        raise ValueError(
+            "round_steps is None, and x is an iterator of chunks whose rows may tick at different steps: all of it would be "
+            "read before anything runs; give a number of steps, e.g. Restricted(round_steps=1000), or the window as a list"
+        )
+    run = Literal(window, objective, window.state, mover, cut=True, predictions=predictions)
+    for steps, plan, goes_on in Rounds(window, round_steps, every=mover.group.size > 1):
+        run.go(agreed(plan, mover), steps, goes_on)
+    return run.finish()
+
+
+def _why_literal(window: Window) -> str:
+    """Why compiled code cannot run a window; nothing if it can."""
+    model = window.model
+    if not all(isinstance(cell, BuiltinCell) and by_hand(cell) for cell in model.levels):
+        return "a cell is your own, or has been changed"
+    if not all(isinstance(cell, BuiltinCell) and serves(cell) for cell in model.levels):
+        return "there is no compiled code for this dtype, device or machine"
+    if any(isinstance(period, Given) for period in model.periods):
+        return "boundaries are given by the data"
+    if not window.in_phase or window.may_part:
+        return "rows have lengths or resets, or are at different places in their segments"
+    return ""
+
+
+def _with_checkpointed_top(window: Window, objective: Objective) -> State:
+    """Two passes. The first keeps the state after every so many ticks of the top, about the root of their number. The second
+    goes through these blocks from the last to the first, each as a window of its own whose top hands the gradient of its state
+    on. Nothing else crosses a block's edge: where the top is about to tick, all segments below are complete, and what they send
+    up gets no gradient. Where rows part there is no such edge: then blocks are pieces, cut anywhere."""
+    steps = Positions(window, "Restricted(top='checkpointed')")
+    run = Pieces(window, objective, steps, Edges(window, 0.0))
+    if window.may_part or not window.in_phase:
+        return backward(run, every(root(steps.steps), steps.steps))
+    edges = _edges(window, steps.steps)
+    shelf, starts = Shelf(len(edges) - 2, window.state), [run.begin()]
+    for slot, stop in enumerate(edges[1:-1]):
+        starts.append(shelf.keep(slot, run.forward(starts[-1], stop, stop - starts[-1].step)))
+    d_top: list[torch.Tensor] = []
+    after: State | None = None
+    for at, (start, stop) in reversed(list(zip(starts, pairwise(edges), strict=True))):
+        cells = (*at.state.cells[:-1], tuple(part.detach().requires_grad_() for part in at.state.cells[-1]))
+        state = State.of(cells, at.state.clock, at.state.row, at.state.history)
+        block = Literal(window, objective, state, cut=True, d_x=run.d_x.part())
+        block.tells = None  # all are told of once, at the end
+        some = piece(list(steps.chunks(start, stop)), start, Behind())
+        block.go(some.plan(window, at.state.clock), some)
+        state, d_top = block.finish_block(d_top)
+        after = after or state
+    assert after is not None
+    run.gather(steps.steps)
+    return after
+
+
+def _edges(window: Window, steps: int) -> list[int]:
+    """Where blocks begin and end: at ticks of the top."""
+    periods = [reach_of(period) for period in window.model.periods]
+    position = window.state.clock.position[0].tolist()
+    size = math.prod(periods)
+    block = root(-(-steps // size)) * size
+    return [0, *range(to_next_tick(periods, position) + block, steps, block), steps]
+
+
+def to_next_tick(periods: list[int], position: list[int]) -> int:
+    """Steps before the top ticks again, where levels below it have had `position` ticks in their segments."""
+    size, since = 1, 0  # steps of the segments so far, and since the one that is under way began
+    for period, ticks in zip(periods, position, strict=True):
+        complete = ticks - (since > 0)
+        since = (complete * size + since) % (size * period)
+        size *= period
+    return (size - since) % size
 
 
 def _probability(replay: Any) -> float:
@@ -119,23 +174,3 @@ def _probability(replay: Any) -> float:
     if found > 1:
         raise ValueError(f"replay is {shown(replay)}; give the probability of sending a gradient back, 0 to 1")
     return found
-
-
-def _possible(most: int, window: Window, mover: Mover) -> int:
-    """No more than can ever be taken together: each gets its share of buffers. Chunks do not say how long the window is."""
-    periods = [reach_of(period) for period in window.model.periods]
-    steps = most * sum(periods[:1]) if window.streamed else window.steps
-    return mover.segments_left(0, min(most, complete_segments(periods, steps)))
-
-
-def _segments_at_once(window: Window) -> int:
-    model = window.model
-    if not model.periods:
-        return 1
-    names = {kind: name for name, kind in BUILTIN.items()}
-    lowest = model.cell(0)
-    assert isinstance(lowest, BuiltinCell)
-    return segments_at_once(
-        names[type(lowest)], lowest.hidden_size, reach_of(model.periods[0]), window.state.batch,
-        numbers=1 if model.tokens else model.input_size, width=model.dtype.itemsize,
-    )  # fmt: skip

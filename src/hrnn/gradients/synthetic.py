@@ -7,13 +7,10 @@ from itertools import pairwise
 from torch import nn
 
 from hrnn.arguments import shown, whole
-from hrnn.forward import in_phase
 from hrnn.gradients.base import Gradient
-from hrnn.gradients.in_phase import SegmentBySegment
 from hrnn.gradients.objective import Objective
 from hrnn.gradients.predictions import Predictions
-from hrnn.gradients.restricted import Restricted
-from hrnn.gradients.rounds import Rounds
+from hrnn.gradients.restricted import in_batches
 from hrnn.gradients.updates import Mover, Updates
 from hrnn.gradients.window import Window
 from hrnn.hierarchy import HRNN
@@ -35,7 +32,7 @@ class Synthetic(Gradient, nn.Module):
 
     They are saved and loaded with `state_dict` and `load_state_dict`, and begin with predicting zero, which is `Restricted`.
 
-    units, layers: of each network; layers counts weight layers. round_steps, segments_at_once: as in `Restricted`.
+    units, layers: of each network; layers counts weight layers. round_steps: as in `Restricted`.
     """
 
     default_beta = 1.0
@@ -47,25 +44,22 @@ class Synthetic(Gradient, nn.Module):
         layers: int = 2,
         *,
         round_steps: int | None = None,
-        segments_at_once: int | None = None,
     ):
         super().__init__()
         if not isinstance(model, HRNN):
             raise TypeError(f"model is a {type(model).__name__}; give the hrnn.HRNN that is to be trained")
         units, layers = whole("units", units), whole("layers", layers)
-        self.cut = Restricted(round_steps, segments_at_once)
+        remedy = "at least 1, or None for the whole window"
+        self.round_steps = None if round_steps is None else whole("round_steps", round_steps, remedy=remedy)
         self.sizes = _sizes(model)
         self.networks = nn.ModuleList(_network(size, units, layers) for size in self.sizes)
         self.to(device=model.device, dtype=model.dtype)
 
     def differentiate(self, window: Window, objective: Objective, updates: Updates | None) -> State:
-        model, clock = window.model, window.state.clock
-        self._check(model)
+        self._check(window.model)
         predictions = Predictions(window, objective, list(self.networks))
-        mover = Mover(None, len(model.levels), window.local_weight, window.state.batch)
-        if window.in_phase and in_phase(model.levels, model.periods, clock):
-            return SegmentBySegment(window, objective, mover, self.cut.at_once(window, mover), predictions=predictions).run()
-        return Rounds(window, objective, self.cut.round_steps, mover, predictions).run()
+        mover = Mover(None, len(window.model.levels), window.local_weight, window.state.batch)
+        return in_batches(window, objective, mover, self.round_steps, predictions)
 
     def _check(self, model: HRNN) -> None:
         if _sizes(model) != self.sizes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -12,8 +14,13 @@ from hrnn.arguments import each, entries, number, shown, whole
 from hrnn.gradients.gathered import Gathered, accumulate, laid_out_as
 from hrnn.hierarchy import HRNN
 from hrnn.parallel import ALONE, Group
+from hrnn.schedule import Batch, Plan, nobody
 
 Factory = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+
+
+class NotFiniteError(ValueError):
+    """A level would have moved by a gradient that is not finite."""
 
 
 class Updates:
@@ -101,8 +108,14 @@ class Updates:
         used up."""
         parameters, optimizer = self.parameters[level], self.optimizers[level]
         gradients = self.group.summed_gradients(parameters, gradients)
+        values = list(gradients.values())
+        if not bool(torch.stack(torch._foreach_norm(values, math.inf)).isfinite().all()):
+            raise NotFiniteError(
+                f"the gradient of level {level} is not finite, and the level has not moved by it; look for values that are not "
+                f"finite in x, y and the loss, or give a smaller learning rate or a clip"
+            )
         if scale is not None:
-            torch._foreach_mul_(list(gradients.values()), scale)  # they are nobody else's
+            torch._foreach_mul_(values, scale)  # they are nobody else's
         accumulate({p: laid_out_as(p, gradients[p]) for p in parameters if p in gradients})
         clip = self.clip[level]
         if clip is not None:
@@ -188,10 +201,16 @@ class Mover:
         self.group = ALONE if updates is None else updates.group
         given = None if updates is None else updates.rows
         # In one process fewer rows may be left than in another; all must weigh what they sum alike.
-        self.rows = max(1, int(self.group.all_reduce(torch.tensor(batch)))) if given is None else given
-        self.closed = [0] * levels  # segments or rounds since the level's last move
+        present = max(1, int(self.group.all_reduce(torch.tensor(batch))))
+        self.rows = given or present
+        self.weight = self.rows / present  # of the rows that are here
+        self.closed = [0] * levels  # batches since the level's last move
         self.moved_at = [0] * levels
         self.touched = [False] * levels  # has a loss reached the level since then?
+        self.done = self.end = 0  # steps of all rows, in all processes: so far, and behind the steps that run now
+        self.left: list[int] = [0] * levels  # batches of these steps that are still to come
+        self.mean: list[float] = [0.0] * levels  # steps of a batch
+        self.apart = self.goes_on = False
 
     def agreed_phase(self, position: list[int] | None, levels: int) -> list[int] | None:
         """Where the rows of this process are in their periods, if those of all processes are there; they then move together."""
@@ -203,21 +222,65 @@ class Mover:
         every = None if self.updates is None else self.updates.every[level]
         return most if every is None else min(most, max(1, every - self.closed[level]))
 
+    def parameters(self, level: int) -> list[nn.Parameter]:
+        """What moves with a level."""
+        return [] if self.updates is None else self.updates.parameters[level]
+
+    def begin(self, plan: Plan, goes_on: bool) -> None:
+        """These batches come. goes_on: and others, as the window does."""
+        self.left, self.end, self.apart, self.goes_on = list(plan.count), self.done + plan.steps, plan.apart, goes_on
+        self.mean = [plan.steps / max(1, count) for count in plan.count]
+
+    def over(self, level: int, batch: Batch) -> None:
+        """A batch has been differentiated."""
+        if batch.length:
+            self.closed[level] += 1
+            self.left[level] -= 1
+        if level == 0:
+            self.done += batch.steps
+
+    def due_now(self, level: int) -> bool:
+        """Does a level move after the batch that is over? What is left at the window's end moves there. Where rows part,
+        batches differ in size: a level waits until it has half the steps of a mean one, and a smaller rest joins
+        the batch before."""
+        every = None if self.updates is None else self.updates.every[level]
+        if every is None or self.closed[level] < every or not (self.left[level] or self.goes_on):
+            return False
+        left = self.end - self.done
+        return not self.apart or 2 * min(self.done - self.moved_at[level], left or self.end) >= self.mean[level]
+
+    def move_now(self, level: int, gradients: Callable[[int, bool], dict[Tensor, Tensor]], final: bool) -> None:
+        """Move a level by its gradients, if a loss has reached it in any process."""
+        assert self.updates is not None
+        assert self.share is not None
+        if not self.group.any(self.touched[level])[0]:
+            return
+        steps, once = self.done - self.moved_at[level], final and self.moved_at[level] == 0
+        self.closed[level], self.moved_at[level], self.touched[level] = 0, self.done, False
+        self.updates.move(level, gradients(level, True), None if once else 1 / (self.share * self.weight * max(1, steps)))
+
+    def finish(self, gradients: Callable[[int, bool], dict[Tensor, Tensor]]) -> None:
+        """The window is over: what has not moved moves."""
+        for level in range(len(self.closed)) if self.updates is not None else ():
+            if self.closed[level]:
+                self.move_now(level, gradients, final=True)
+
+    # Where all rows are in phase, compiled code runs segments instead.
+
     def due(self, level: int, segments: int = 1) -> bool:
-        """Called when segments, or a round, are over: does the level move now?"""
+        """Called when segments are over: does the level move now?"""
         if self.updates is None:
             return False
         self.closed[level] += segments
         every = self.updates.every[level]
         return every is not None and self.closed[level] >= every
 
-    def move(self, level: int, step: int, tape: Gathering, gathered: Gathered, final: bool, waits: bool = False) -> bool:
+    def move(self, level: int, step: int, tape: Gathering, gathered: Gathered, final: bool) -> bool:
         """Move a level whose gradients, those of its tape and those `gathered` for its parameters, reach up to `step`, if a
-        process has any and none waits. Has it moved?"""
+        process has any. Has it moved?"""
         assert self.updates is not None
         assert self.share is not None
-        waits, touched = self.group.any(waits, self.touched[level])
-        if waits or not touched:
+        if not self.group.any(self.touched[level])[0]:
             return False
         steps = step - self.moved_at[level]
         whole = final and self.moved_at[level] == 0
@@ -234,3 +297,39 @@ class Mover:
         for tape, touched in zip(tapes, self.touched, strict=True) if self.updates is None else []:
             for parameter, gradient in tape.gradients().items() if touched else []:
                 gathered.add(parameter, gradient, owned=True)
+
+
+def agreed(plan: Plan, mover: Mover) -> Plan:
+    """The plan of a process, where levels move and rows are shared out: all processes go through the same tree, with a batch
+    for every one that any of them has, and know the steps that all have in it. Level by level from the top they agree on how
+    many ticks each batch has in that process that has most."""
+    group = mover.group
+    if mover.updates is None or group.size == 1:
+        return plan
+    apart = not group.all_equal(plan.apart, plan.key)
+    level = [_copied(plan.top)]
+    root = level[0]
+    count: list[int] = []
+    for _ in plan.count:
+        lengths = group.most([batch.length for batch in level])
+        for batch, length in zip(level, lengths, strict=True):
+            batch.length = length
+        count.insert(0, sum(map(bool, lengths)))
+        if len(count) == len(plan.count):
+            break
+        places = [(batch, child) for batch in level for child in range(batch.length + 1)]
+        there = group.most([int(child in batch.below) for batch, child in places])
+        below: list[Batch] = []
+        for (batch, child), some in zip(places, there, strict=True):
+            if some:
+                batch.below[child] = _copied(batch.below[child]) if child in batch.below else nobody()
+                below.append(batch.below[child])
+        level = below
+    steps = group.all_reduce(torch.tensor([batch.steps for batch in level])).tolist()
+    for batch, total in zip(level, steps, strict=True):
+        batch.steps = total
+    return replace(plan, top=root, count=count, steps=sum(steps), apart=apart or plan.apart)
+
+
+def _copied(batch: Batch) -> Batch:
+    return replace(batch, below=dict(batch.below))

@@ -15,6 +15,7 @@ from hrnn import checks
 from hrnn.arguments import number, shown
 from hrnn.gradients.gathered import Gathered
 from hrnn.hierarchy import HRNN
+from hrnn.segments import Given
 from hrnn.state import State
 from hrnn.tensors import swapped
 
@@ -46,6 +47,7 @@ class Result:
     local_sums:   (levels below the top,), the sum over segments of loss times steps spanned, whatever `local_weight` is
     targets:      how many positions carried a target
     steps:        how many steps all rows had together, padding left out
+    engine:       what ran the window, "compiled" or "literal", and why not the former
 
     All sums are made in float32 at least, whatever the model's dtype.
     """
@@ -58,6 +60,7 @@ class Result:
     local_sums: Tensor
     targets: int
     steps: int
+    engine: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Window:
 
     given:      the window as a whole; or, its x being an iterable of chunks, nothing else
     in_phase:   does nothing in the first chunk let rows part? Then nothing in later ones may
+    may_part:   may rows tick at different steps: by lengths, resets, given boundaries, or because they do already?
     weight, local_weight: what a target's loss, and a step's share of a local loss, is multiplied by; the latter is None for an
                 iterator without local losses
     source:     what the user gave: the chunks, an iterator of them or a sequence
@@ -116,9 +120,8 @@ class Window:
         self.batch: int | None = None
         self.row_steps = 0  # of all rows, in the chunks that have been handed out
         self.steps: int = 0  # of the chunks so far; of the whole window if it is given as one
-        self._ready: Iterable[Chunk] | None = None  # chunks that have been checked
         self._start_over: Tensor | None = None  # rows that are reset before the first step
-        self.in_phase = False
+        self.in_phase = self.may_part = False
         self._given_state = state
         self.source: Any = self._of_chunks(given, weight, local_weight) if self.streamed else [given]
         self._chunks = in_order(self.source)
@@ -134,9 +137,16 @@ class Window:
         self._first = self.checked(first, 0, opening=True)
         self.steps, rows = self._first.x.shape[:2]
         state = model.initial_state(rows) if state is None else state
+        if isinstance(state, State) and any(part.requires_grad for cell in state.cells for part in cell):
+            raise ValueError(
+                "state requires grad, and backward takes it for a constant; give state.detach(), or use loss.backward() on "
+                "what model(x, state) returns"
+            )
         checks.state(model, state, rows)
         state = state.detach()
         self.state = state if self._start_over is None else model.reset(state, self._start_over)
+        position = self.state.clock.position
+        self.may_part |= any(isinstance(p, Given) for p in model.periods) or bool((position != position[:1]).any())
         self.weight = weight if weight is not None else 1.0 / max(1, _count(self._first))
         if local_weight is None and not self.streamed:
             local_weight = 1.0 / max(1, _valid_steps(self._first))
@@ -170,9 +180,6 @@ class Window:
         return 0 if lengths is not None and not bool(lengths.any()) else self.state.batch
 
     def __iter__(self) -> Iterator[Chunk]:
-        if self._ready is not None:
-            yield from self._ready
-            return
         for chunk in itertools.chain([self._first], self._later()):
             self.row_steps += _valid_steps(chunk)
             yield chunk
@@ -224,13 +231,6 @@ class Window:
         later = self._resets(x, reset, lengths, parts=parts, opening=opening)
         return Chunk(x, y, mask, checks.boundaries(model, boundaries, steps, batch), lengths, later)
 
-    def part(self, state: State, chunks: Iterable[Chunk], steps: int) -> Window:
-        """Some steps of it, as a window that begins with a state: checked chunks, which count no more."""
-        part = copy(self)
-        part.state, part.steps, part.given_x, part.on_segment = state, steps, None, None
-        part._ready, part.streamed = chunks, False
-        return part
-
     def _resets(self, x: Tensor, reset: Tensor | None, lengths: Tensor | None, *, parts: bool, opening: bool) -> Tensor | None:
         """Where sequences start in a chunk (time, batch), but for those that start with the window's first step: these are
         reset in the state. `parts`: the user has given something that may let rows part, if only later."""
@@ -240,6 +240,7 @@ class Window:
         if opening:
             self._start_over = at_start
             self.in_phase = later is None and lengths is None and not (self.streamed and parts)
+            self.may_part = lengths is not None or (parts and (self.streamed or later is not None))
         elif self.in_phase and (lengths is not None or at_start is not None or later is not None):
             raise ValueError(
                 "a later chunk of the window has lengths or reset and the first has not; give the first chunk a reset "
@@ -265,10 +266,10 @@ class InputGradient:
         """A view of some steps; None where nobody wants it."""
         return None if self.total is None else self.total[start:stop]
 
-    def part(self, start: int, stop: int) -> InputGradient:
-        """That of some steps, which has nothing to gather."""
+    def part(self) -> InputGradient:
+        """The same, which has nothing to gather."""
         part = copy(self)
-        part.given, part.total = None, self.steps(start, stop)
+        part.given = None
         return part
 
     def gather(self, gathered: Gathered) -> None:

@@ -129,5 +129,5 @@ def memory(config: Config[Any]) -> dict[str, float] | None:
     window = unrolled(config)
     if not config.model.restricted:
         return {"window": window, "kept": window}
-    exact = exact_count(config.hidden_sizes, config.periods, window, config.segments_at_once)
+    exact = exact_count(config.hidden_sizes, config.periods, window)
     return {"window": window, "kept": paper_count(config.periods, window), "kept_exactly": round(exact, 1)}

@@ -125,7 +125,7 @@ def _training(run: dict[str, Any]) -> Iterator[str]:
         full = "" if memory["kept"] == memory["window"] else f"; true gradients keep {memory['window']:,}"
         rows.append(("memory of a window", f"{kept} (the paper's count){full}"))
     else:
-        rows.append(("memory of a window", "bounded by the longest segment and the round, not by the window"))
+        rows.append(("memory of a window", "bounded by the longest segments, not by the window"))
     if isinstance(peak := result.get("peak_bytes"), int):
         rows.append(("memory of the whole process", f"{in_words(peak)} at its peak, measured"))
     yield from _table(rows)

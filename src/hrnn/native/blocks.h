@@ -6,8 +6,6 @@ typedef struct {
   int64_t start, stop, fresh, column;
   const REAL *context;               /* (rows of a column, context) */
   REAL *d_hidden, *d_memory, *out, *carry; /* the way back */
-  const REAL *keep;
-  REAL *room;
 } NAME(Task);
 
 /* The products that do not depend on the state: what enters `rows` ticks. */
@@ -62,59 +60,46 @@ static void NAME(forward_rows)(void *given, int64_t row, int64_t rows) {
 /* Ticks start to stop of `rows` rows from `row` on. fresh: they start a segment, from zero and `context`, which may be none. */
 EXPORT void NAME(forward)(const Block *block, const Weights *weights, int64_t start, int64_t stop, int64_t row, int64_t rows,
                           int64_t fresh, const REAL *context, int64_t threads) {
-  NAME(Task) task = {block, weights, start, stop, fresh, row, context, NULL, NULL, NULL, NULL, NULL, NULL};
+  NAME(Task) task = {block, weights, start, stop, fresh, row, context, NULL, NULL, NULL, NULL};
   split(NAME(forward_rows), &task, row, rows, threads);
 }
 
-/* The gradient of the hidden state before a tick, as far as it goes through the gates, added to d_state. keep (rows), or none: 0
- * for rows that start there, whose state before is nobody's; then room (rows, hidden) is needed. */
-static void NAME(before_tick)(const Block *block, const Weights *weights, int64_t rows, const REAL *d_gates, const REAL *keep,
-                              REAL *room, REAL *d_state) {
+/* The gradient of the hidden state before a tick, as far as it goes through the gates, added to d_state. */
+static void NAME(before_tick)(const Block *block, const Weights *weights, int64_t rows, const REAL *d_gates, REAL *d_state) {
   int64_t kind = block->kind, size = block->hidden, all = gate_blocks(kind) * size, recurrent = hidden_blocks(kind) * size;
-  if (keep) memset(room, 0, rows * size * sizeof(REAL));
-  NAME(by_rows)(rows, size, recurrent, d_gates, all, weights->back, keep ? room : d_state, size);
-  for (int64_t b = 0; keep && b < rows; b++)
-    for (int64_t j = 0; keep[b] != 0 && j < size; j++) d_state[b * size + j] += room[b * size + j];
+  NAME(by_rows)(rows, size, recurrent, d_gates, all, weights->back, d_state, size);
 }
 
 static void NAME(sweep_rows)(void *given, int64_t row, int64_t rows) {
   const NAME(Task) *task = given;
   const Block *block = task->block;
   int64_t kind = block->kind, size = block->hidden, places = block->places, gates = gate_blocks(kind) * size;
-  REAL *room = task->room ? task->room + row * size : NULL, *carry = task->carry ? task->carry + row * size : NULL;
-  const REAL *after = block->after;
+  REAL *carry = task->carry ? task->carry + row * size : NULL;
   if (carry) memset(carry, 0, rows * size * sizeof(REAL));
   for (int64_t t = task->stop - 1; t >= task->start; t--) {
     int64_t at = t * places + row, since = at - task->start * places;
     const REAL *g = (const REAL *)block->gates + at * gates;
     REAL *d_state = task->d_hidden + since * size, *out = task->out + since * gates;
-    const REAL *keep = task->keep ? task->keep + since : NULL;
-    if (t < task->stop - 1)
-      NAME(before_tick)(block, task->weights, rows, out + places * gates, keep ? keep + places : NULL, room, d_state);
+    if (t < task->stop - 1) NAME(before_tick)(block, task->weights, rows, out + places * gates, d_state);
     if (kind == LSTM) {
       const REAL *c = (const REAL *)block->memory + at * size;
-      NAME(derive_lstm)(rows, size, g, c, after ? after + at * size : c + places * size, d_state, task->d_memory + row * size,
-                        out);
-      for (int64_t b = 0; keep && b < rows; b++)
-        if (keep[b] == 0) memset(task->d_memory + (row + b) * size, 0, size * sizeof(REAL));
+      NAME(derive_lstm)(rows, size, g, c, c + places * size, d_state, task->d_memory + row * size, out);
     } else if (kind == GRU) {
-      NAME(derive_gru)(rows, size, g, (const REAL *)block->states + at * size, d_state, keep,
+      NAME(derive_gru)(rows, size, g, (const REAL *)block->states + at * size, d_state,
                        t > task->start ? d_state - places * size : carry, out);
     } else {
       NAME(derive_rnn)(rows, size, g, d_state, out);
     }
   }
-  if (carry)
-    NAME(before_tick)(block, task->weights, rows, task->out + row * gates, task->keep ? task->keep + row : NULL, room, carry);
+  if (carry) NAME(before_tick)(block, task->weights, rows, task->out + row * gates, carry);
 }
 
 /* Backward through ticks start to stop. d_hidden (ticks, places, hidden): the gradient of the states after them, added to.
  * d_memory (places, hidden): that of an LSTM's c, carried. out (ticks, places, gates): that of the gates' inputs; it may be the
  * gates of these ticks. carry
- * (places, hidden), if it is wanted: that of the hidden state before the first tick. keep (ticks, places), or none: 0 where a
- * row starts a segment; then there is room (places, hidden). */
+ * (places, hidden), if it is wanted: that of the hidden state before the first tick. */
 EXPORT void NAME(sweep)(const Block *block, const Weights *weights, int64_t start, int64_t stop, REAL *d_hidden, REAL *d_memory,
-                        REAL *out, REAL *carry, const REAL *keep, REAL *room, int64_t threads) {
-  NAME(Task) task = {block, weights, start, stop, 0, 0, NULL, d_hidden, d_memory, out, carry, keep, room};
+                        REAL *out, REAL *carry, int64_t threads) {
+  NAME(Task) task = {block, weights, start, stop, 0, 0, NULL, d_hidden, d_memory, out, carry};
   split(NAME(sweep_rows), &task, 0, block->places, threads);
 }

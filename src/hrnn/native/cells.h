@@ -50,14 +50,13 @@ static void NAME(derive_lstm)(int64_t rows, int64_t size, const REAL *gates, con
   }
 }
 
-/* d_before, if it is wanted: the gradient of the state before the tick, as far as it does not go through the gates, is added to
- * the rows that are kept. */
+/* d_before, if it is wanted: the gradient of the state before the tick, as far as it does not go through the gates, is added. */
 static void NAME(derive_gru)(int64_t rows, int64_t size, const REAL *gates, const REAL *before, const REAL *d_state,
-                             const REAL *keep, REAL *d_before, REAL *out) {
+                             REAL *d_before, REAL *out) {
   for (int64_t b = 0; b < rows; b++) {
     const REAL *g = gates + b * 4 * size, *old = before + b * size, *dh = d_state + b * size;
     REAL *to = out + b * 4 * size;
-    if (d_before && (!keep || keep[b] != 0)) {
+    if (d_before) {
       REAL *restrict sum = d_before + b * size;
       VECTORISE for (int64_t j = 0; j < size; j++) sum[j] += dh[j] * g[2 * size + j];
     }

@@ -24,7 +24,7 @@ class Block(ctypes.Structure):
     """Buffers of ticks."""
 
     _fields_ = [(name, _N) for name in ("kind", "places", "hidden", "vocabulary", "input", "context")] + [
-        (name, _P) for name in ("gates", "states", "memory", "after", "inputs")
+        (name, _P) for name in ("gates", "states", "memory", "inputs")
     ]
 
 
@@ -32,15 +32,6 @@ class Weights(ctypes.Structure):
     """Where in a buffer which weights of a cell are."""
 
     _fields_ = [(name, _P) for name in ("table", "input", "context", "hidden", "back")]
-
-
-class Tick(ctypes.Structure):
-    """One tick of rows that each go their own way."""
-
-    _fields_ = [(name, _N) for name in ("rows", "sent", "fresh")] + [
-        (name, _P)
-        for name in ("row", "starts", "context", "receivers", "state", "memory", "before", "memory_before", "output", "room")
-    ]
 
 
 class Decoding(ctypes.Structure):
@@ -57,9 +48,7 @@ class Decoding(ctypes.Structure):
 
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "forward": (None, [_P, _P, _N, _N, _N, _N, _N, _P, _N]),
-    "sweep": (None, [_P, _P, _N, _N, _P, _P, _P, _P, _P, _P, _N]),
-    "enter": (None, [_P, _P, _N]),
-    "tick": (None, [_P, _P, _P]),
+    "sweep": (None, [_P, _P, _N, _N, _P, _P, _P, _P, _N]),
     "scatter": (None, [*[_N] * 4, *[_P] * 3]),
     "prepared_size": (_N, [_N] * 5),
     "prepare": (None, [*[_N] * 5, *[_P] * 7]),

@@ -44,8 +44,7 @@ enum { LSTM = 0, GRU = 1, RNN = 2 };
 typedef struct {
   int64_t kind, places, hidden, vocabulary, input, context; /* vocabulary: of tokens, or 0; input: of vectors, or 0 */
   void *gates, *states, *memory; /* memory: an LSTM's c before each tick, and after the last */
-  void *after;                   /* or, where ticks are not in line, an LSTM's c after each tick */
-  const void *inputs;                      /* int64_t tokens, or vectors */
+  const void *inputs;            /* int64_t tokens, or vectors */
 } Block;
 
 typedef struct {
@@ -172,7 +171,6 @@ INLINE double split_double(double x, double *power) {
 #include "products.h"
 #include "cells.h"
 #include "blocks.h"
-#include "records.h"
 #include "decoder.h"
 #include "step.h"
 #undef REAL
@@ -185,6 +183,5 @@ INLINE double split_double(double x, double *power) {
 #include "products.h"
 #include "cells.h"
 #include "blocks.h"
-#include "records.h"
 #include "decoder.h"
 #include "step.h"

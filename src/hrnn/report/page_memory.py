@@ -35,7 +35,7 @@ def _counts(entries: dict[str, Any]) -> dict[str, str]:
     sizes, periods, window = (model.get(name) for name in ("hidden_sizes", "periods", "window"))
     if not _fixed(model):
         given = isinstance(periods, list) and isinstance(sizes, list) and len(periods) < len(sizes) - 1
-        return {"vectors": "as many as the round and the longest segment take, whatever the window"} if given else {}
+        return {"vectors": "as many as the longest segments take, whatever the window"} if given else {}
     try:
         method, knob = _method(model)
         steps = int(knob) if method == "truncated" else window
@@ -43,8 +43,7 @@ def _counts(entries: dict[str, Any]) -> dict[str, str]:
             return {"vectors by the paper's count": f"{min(steps, window):,}"}
         if method in ("checkpointed", "replay"):
             return {}
-        at_once = model.get("segments_at_once") or 1
-        exact = exact_count(sizes, periods, window, at_once)
+        exact = exact_count(sizes, periods, window)
         return {"vectors by the paper's count": f"{paper_count(periods, window):,}", "vectors, exactly": f"{exact:,.6g}"}
     except NONSENSE:
         return {}
@@ -60,7 +59,6 @@ def _predicted(entries: dict[str, Any], engine: dict[str, Any] | None) -> int | 
         shape = (model["hidden_sizes"], model["periods"], model["window"], entries["learning"].get("batch"))
         options: dict[str, Any] = {"cell": model["cell"], "decoder_units": model["decoder_units"], **_width(entries)}
         options["output"] = model.get("head", "lowest")
-        options["native"] = None if engine is None else engine.get("name") == "native"
         if method in ("full", "truncated"):
             return predict_truncated(*shape, int(knob) if knob else model["window"], **options)
         if method == "replay":
@@ -69,7 +67,8 @@ def _predicted(entries: dict[str, Any], engine: dict[str, Any] | None) -> int | 
             return predict_checkpointed(*shape, bytes=byte_count(knob) if knob else None, **options)
         if method == "synthetic":
             return None
-        options |= {"all_indices": model["indices"] == "all", "segments_at_once": model.get("segments_at_once") or 1}
+        native = None if engine is None else engine.get("name") == "native"
+        options |= {"all_indices": model["indices"] == "all", "native": native}
         options |= {"top": "checkpointed"} if method == "checkpointed-top" else {}
         return predict(*shape, **options)
     except NONSENSE:

@@ -13,7 +13,7 @@ from hrnn.training.config import Budget, Config, Learning, Model, resolved
 LONG = 1000  # steps of the window whose bytes are measured
 LITERAL = Config(  # one core and half a minute; the window allows lengths a little above 20
     replace(COPY, start=2, step=2),
-    replace(MODEL, hidden_sizes=(32, 32), periods=(4,), window=40, betas=(1.0,), segments_at_once=None),
+    replace(MODEL, hidden_sizes=(32, 32), periods=(4,), window=40, betas=(1.0,)),
     replace(LEARNING, batch=30, learning_rate=5e-3),
     replace(BUDGET, updates=2000),
 )

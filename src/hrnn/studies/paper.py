@@ -125,7 +125,7 @@ PTB = Experiment(
     "Penn TreeBank: bits per character",
     (
         *models(recipes.ptb_ours)[:3],
-        Row("unlocked", "ours, unlocked", recipes.ptb_unlocked),
+        Row("unlocked", "ours, unlocked", recipes.then(recipes.ptb_ours, recipes.unlocked)),
         Row("default", "ours, defaults", recipes.ptb_default),
     ),
     (PTB_VALID, PTB_TEST),

@@ -24,8 +24,7 @@ Change = Callable[[Config[Any]], Config[Any]]
 # What the recipes are changes of: every option is spelled out, so that new defaults change no row and no table that is there.
 MODEL = Model(
     model="ours", hidden_sizes=None, periods=None, window=None, gradient=None, cell="lstm", betas=None, indices="sampled",
-    normalized=False, symbol_weights="equal", head="lowest", decoder_layers=2, decoder_units=256, round_steps=None,
-    segments_at_once=1,
+    normalized=False, symbol_weights="equal", head="lowest", decoder_layers=2, decoder_units=256,
 )  # fmt: skip
 LEARNING = Learning(
     batch=100, update="batch", update_every=None, optimizer="adam", learning_rate=1e-3, schedule="constant", warmup=0,
@@ -92,13 +91,8 @@ def with_gradient(gradient: str) -> Change:
 
 
 def with_defaults(config: Config[TaskT]) -> Config[TaskT]:
-    """The same task, sizes, learning rate and budget as a user learns it who sets nothing else; spelled out, too.
-
-    Where the data say when levels tick, rounds are short enough to move several times within a window.
-    """
-    below_top, window = len(config.hidden_sizes) - 1, config.window
-    rounds = min(4 * config.reaches[0], max(10, window // 8)) if config.reaches else None
-    model = replace(config.model, betas=(1.0,) * below_top, indices="all", normalized=True, round_steps=rounds)
+    """The same task, sizes, learning rate and budget as a user learns it who sets nothing else; spelled out, too."""
+    model = replace(config.model, betas=(1.0,) * (len(config.hidden_sizes) - 1), indices="all", normalized=True)
     learning = replace(config.learning, clip=1.0, average=5.0)
     if model.restricted:
         learning = replace(learning, update="segment", update_every=(1,))
@@ -185,12 +179,6 @@ def ptb_ours(profile: Profile) -> Config[Text]:
         replace(LEARNING, batch=100, learning_rate=2e-3),
         replace(BUDGET, sequences=50_000, validate_every=100),
     )
-
-
-def ptb_unlocked(profile: Profile) -> Config[Text]:
-    """Where the data say when levels tick they move after rounds, and a round by default is longer than this window."""
-    config = unlocked(ptb_ours(profile))
-    return replace(config, model=replace(config.model, round_steps=10))
 
 
 def ptb_default(profile: Profile) -> Config[Text]:

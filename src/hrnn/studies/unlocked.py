@@ -18,12 +18,12 @@ from typing import Any, Literal
 import hrnn.studies.results as results
 from hrnn.errors import UserError
 from hrnn.launching.units import Ending, Engine, Unit
+from hrnn.memory import paper_count
 from hrnn.metrics import Metric, Metrics
 from hrnn.studies.experiment import Experiment, Row
 from hrnn.studies.plan import Request, run_missing
 from hrnn.studies.recipes import BUDGET, COPY, LEARNING, MODEL, PIXELS, TEXT, Profile, complete
-from hrnn.training.config import Config, from_json
-from hrnn.training.network import unrolled
+from hrnn.training.config import Config
 
 TUNING_SEED = 100
 LENGTH = 30  # the target of the copy task
@@ -148,8 +148,9 @@ def points(folder: Path, name: str) -> list[Point]:
         return []
     task = name.partition("/")[0]
     by_progress, entry = TASKS[task].task.judged_by_progress, judged_by(task).name
-    config = from_json(stored.entries["config"])
-    share = unrolled(config) / config.window if task == "text" else 1.0  # of mr-hrnn, a sequence has fewer characters
+    model = stored.entries["config"]["model"]
+    shorter = task == "text" and model["model"] == "mr-hrnn"  # its sequences have fewer characters
+    share = paper_count(model["periods"], model["window"]) / model["window"] if shorter else 1.0
     made: list[Point] = []
     moves = 0
     for record in stored.records:

@@ -13,7 +13,7 @@ HIDDEN = {  # what a task finds out by itself, and no option says; a test compar
     "text": ("vocabulary",),
     "series": ("preprocessing", "weights", "naive", "changed", "identified", "timed", "tested"),
 }
-OPEN = ("gradient", "round_steps", "tracker", "updates", "sequences", "epochs", "validate_every", "stop_after")  # where None
+OPEN = ("gradient", "tracker", "updates", "sequences", "epochs", "validate_every", "stop_after")  # where None
 EMPTY = ("validation", "test", "values", "categorical")  # options of tasks that were not given, where empty
 VALUED = ("intervals",)  # yes, no, or as the data look: these take a word, where other flags take none
 Said = Callable[[str, str, Any], bool]

@@ -90,15 +90,6 @@ class Config(Generic[TaskT]):
     def batch(self) -> int:
         return _known(self.learning.batch)
 
-    @property
-    def segments_at_once(self) -> int:
-        return _known(self.model.segments_at_once)
-
-    @property
-    def grouped(self) -> bool:
-        """Can several segments of the lowest level be differentiated together?"""
-        return self.model.restricted and self.model.cell in CELLS and bool(self.periods) and not self.reaches
-
 
 def _known(value: T | None) -> T:
     if value is None:
@@ -120,12 +111,8 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
     window = suggested["window"] if model.window is None else model.window
     default = 1.0 if model.has_local_losses else 0.0
     betas = _for_each((default,) if model.betas is None else model.betas, below_top)
-    at_once = model.segments_at_once  # if it is open, it waits for the task to know its inputs
-    model = replace(model, hidden_sizes=levels, periods=periods, betas=betas, window=window, segments_at_once=at_once or 1)
+    model = replace(model, hidden_sizes=levels, periods=periods, betas=betas, window=window)
     learning = replace(learning, update=learning.update or ("segment" if model.restricted else "batch"))
-    if learning.update == "segment" and config.reaches and model.round_steps is None:
-        rounds = min(4 * config.reaches[0], max(10, window // 8))  # several to a window, if it is long
-        model = replace(model, round_steps=rounds)
     every = (1,) if learning.update == "segment" and learning.update_every is None else learning.update_every
     learning = replace(learning, update_every=every and _for_each(every, len(levels)))
     named = ("batch", "learning_rate", "schedule")
@@ -136,8 +123,7 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
         budget = replace(budget, validate_every=suggested["validate_every"])
     task = config.task.suited(periods, _known(window))
     config = checked(replace(config, task=task, model=model, learning=learning, budget=budget))
-    config = fitted(replace(config, task=config.task.resolved()))  # late, because it may read data
-    return config if at_once else replace(config, model=replace(config.model, segments_at_once=_segments_at_once(config)))
+    return fitted(replace(config, task=config.task.resolved()))  # late, because it may read data
 
 
 def sizes_for(config: Config[Any], sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -146,16 +132,6 @@ def sizes_for(config: Config[Any], sizes: tuple[int, ...]) -> tuple[int, ...]:
         return sizes
     count = len(config.reaches) + len(config.model.periods) + 1
     return (sizes + sizes[-1:] * count)[:count]
-
-
-def _segments_at_once(config: Config[Any]) -> int:
-    """By the rows of the whole batch, so that the number is the same however many processes share it."""
-    if not config.grouped:
-        return 1
-    inputs, (size, *_), (period, *_) = config.task.inputs, config.hidden_sizes, config.periods
-    numbers = inputs if isinstance(inputs, int) else 1
-    most = room.segments_at_once(config.model.cell, size, period, config.batch, numbers)
-    return min(most, (config.learning.update_every or (0,))[0] or most)  # no more than it runs before it moves
 
 
 def _for_each(values: tuple[T, ...], levels: int) -> tuple[T, ...]:
@@ -201,13 +177,6 @@ def checked(config: Config[TaskT]) -> Config[TaskT]:
         )
     if model.model == "mr-hrnn" and (config.reaches or not periods):
         raise UserError("--model mr-hrnn takes its window from fixed periods; use --model hrnn with a --window")
-    if model.round_steps is not None and not config.reaches:
-        raise UserError("--round-steps is for levels that tick where the data say (text with --boundaries); drop it")
-    if config.segments_at_once > 1 and not config.grouped:
-        raise UserError(
-            f"--segments-at-once is {config.segments_at_once}, which is for --model ours and gr-hrnn with built-in cells and "
-            "fixed --periods only; drop it"
-        )
     _check_learning(model, learning, len(sizes))
     if budget.updates is None and budget.sequences is None and budget.epochs is None:
         raise UserError("the run has no end; give --updates, --sequences or --epochs")
@@ -225,10 +194,6 @@ def _check_learning(model: Model, learning: Learning, levels: int) -> None:
         )
     if learning.update == "segment" and len(every or ()) != levels:
         raise UserError(f"--update-every is {every}; give one for each of the {levels} levels")
-    if every is not None and every[0] == 1 and (at_once := model.segments_at_once or 1) > 1:
-        raise UserError(
-            f"--segments-at-once is {at_once} and the lowest level moves after each; give --update-every {at_once}, or drop it"
-        )
     if learning.momentum and learning.optimizer not in ("sgd", "rmsprop"):
         raise UserError(f"--momentum is for sgd and rmsprop; {learning.optimizer} has its own")
 

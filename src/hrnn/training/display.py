@@ -35,6 +35,11 @@ class Display:
 
     def announce(self, config: Config[Any]) -> None:
         """Before a new run begins: what its task found in the data, and what was chosen."""
+        for line in chosen(config):
+            self.note(line)
+
+    def note(self, words: str) -> None:
+        """Print what is worth knowing of the run."""
 
     def warn(self, run: Run) -> None:
         """Print what may be wrong with the run."""
@@ -73,10 +78,6 @@ class Lines(Display):
 
     interval = 10.0
 
-    def announce(self, config: Config[Any]) -> None:
-        for line in chosen(config):
-            self.say(line)
-
     @contextmanager
     def showing(self, run: Run) -> Iterator[None]:
         self._pace = Pace(run)
@@ -90,6 +91,8 @@ class Lines(Display):
     def say(self, words: str) -> None:
         print(words, file=sys.stderr, flush=True)
 
+    note = say
+
 
 class Live(Display):
     """A bar with rate, time left, losses and memory, redrawn twice a second."""
@@ -99,9 +102,8 @@ class Live(Display):
     def __init__(self, console: Console):
         self.console = console
 
-    def announce(self, config: Config[Any]) -> None:
-        for line in chosen(config):
-            self.console.print(line, highlight=False, markup=False)
+    def note(self, words: str) -> None:
+        self.console.print(words, highlight=False, markup=False)
 
     @contextmanager
     def showing(self, run: Run) -> Iterator[None]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from hrnn.errors import DivergedError
 from hrnn.gradients import Result
+from hrnn.gradients.updates import NotFiniteError
 from hrnn.tasks import Batch, Window
 from hrnn.training.evaluation import Sums, rows_left, said, score, task_gives_boundaries
 from hrnn.training.methods import enough_memory
@@ -87,6 +88,7 @@ def backward(run: Run, window: Window, of_batch: tuple[int, int] | None) -> Sums
             updates=run.updates,
             group=run.group,
         )
+    run.begun(result.engine)
     run.state = result.state
     sums.add(learned(run, result))
     return sums
@@ -137,9 +139,12 @@ def move(run: Run, mine: Sums) -> Sums:
 
 @contextmanager
 def overflow_is_divergence(run: Run) -> Iterator[None]:
-    """An optimizer may multiply its rate beyond the numbers that the weights have."""
+    """An optimizer may multiply its rate beyond the numbers that the weights have; a level may be about to move by a gradient
+    that is not finite."""
     try:
         yield
+    except NotFiniteError as error:
+        raise DivergedError(f"{str(error).partition(',')[0]} at update {run.position.updates + 1}") from None
     except RuntimeError as error:
         if "overflow" not in str(error):
             raise

@@ -86,7 +86,7 @@ def train(
     display, reason = display or Display(), None
     with folders.locked(folder) if group.first else nullcontext(), Stop(minutes, launched()) as stop:
         run = begin(folder, group, config, network, trust, budget, accept_changed_data, verify, tracker)
-        run.scoring = display.scoring
+        run.scoring, run.note = display.scoring, display.note
         with closing(run.journal), display.showing(run):
             made = updates(run)
             while not run.over:

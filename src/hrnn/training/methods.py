@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ class Method:
     """A method: how a hierarchy gets it, with its knob if it has one; and how many steps of a window it keeps, `restricted`: of
     the levels below the top only some."""
 
-    make: Callable[[HRNN, Any, Mapping[str, Any]], Gradient]
+    make: Callable[[HRNN, Any], Gradient]
     knob: Callable[[str], Any] | None = None
     needed: bool = False  # is there no method without a knob?
     restricted: bool = True
@@ -43,22 +43,22 @@ def _share(text: str) -> float:
 
 
 METHODS: dict[str, Method] = {
-    "restricted": Method(lambda model, knob, options: Restricted(**options)),
-    "full": Method(lambda model, knob, options: Full(), restricted=False),
+    "restricted": Method(lambda model, knob: Restricted()),
+    "full": Method(lambda model, knob: Full(), restricted=False),
     "truncated": Method(
-        lambda model, knob, options: Truncated(knob),
+        lambda model, knob: Truncated(knob),
         _steps, True, False, lambda window, knob: min(window, knob), "truncated:50, so many steps",
     ),
     "checkpointed": Method(
-        lambda model, knob, options: Checkpointed(bytes=knob),
+        lambda model, knob: Checkpointed(bytes=knob),
         byte_count, False, False, lambda window, knob: math.isqrt(window), "checkpointed, or checkpointed:100MB",
     ),
-    "checkpointed-top": Method(lambda model, knob, options: Restricted(**options, top="checkpointed")),
+    "checkpointed-top": Method(lambda model, knob: Restricted(top="checkpointed")),
     "replay": Method(
-        lambda model, knob, options: Restricted(**options, replay=knob),
+        lambda model, knob: Restricted(replay=knob),
         _share, True, True, lambda window, knob: math.isqrt(window), "replay:0.2, a probability",
     ),
-    "synthetic": Method(lambda model, knob, options: Synthetic(model, **options)),
+    "synthetic": Method(lambda model, knob: Synthetic(model)),
 }  # fmt: skip
 
 

@@ -73,10 +73,7 @@ def build(config: Config[Any]) -> Network:
 def gradient(config: Config[Any], levels: HRNN) -> Gradient:
     """How the model's gradient is computed."""
     method, knob = parsed(config.model.method)
-    rounds = config.model.round_steps
-    if not config.reaches:  # rows part where sequences end; levels that move by themselves go on doing so with every segment
-        rounds = config.periods[0] if config.periods and config.learning.update == "segment" else None
-    return method.make(levels, knob, {"round_steps": rounds, "segments_at_once": config.segments_at_once})
+    return method.make(levels, knob)
 
 
 def unrolled(config: Config[Any]) -> int:

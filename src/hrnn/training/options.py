@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hrnn import room
 from hrnn.arguments import HUGE
 from hrnn.limits import LEVELS, Limit, above, at_least, option
 
@@ -51,13 +50,6 @@ class Model:
     """Layers of each decoder."""
     decoder_units: int = option(256, at_least(1))
     """Units of a decoder's hidden layers."""
-    round_steps: int | None = option(None, at_least(1))
-    """Where the data say when levels tick: steps run forward before what is complete is differentiated; by default four times
-    what the lowest decoder reaches, with --update segment at most an eighth of the window (10 if that is less). It bounds the
-    memory, and how often levels can move with --update segment."""
-    segments_at_once: int | None = option(None, at_least(1, room.MOST_AT_ONCE))
-    """With restricted gradients and fixed periods: segments of the lowest level run forward before they are differentiated, at
-    most; by default as many as take 2.5 MB, 8 at most. More are quicker where networks are small, and change last bits."""
 
     @property
     def method(self) -> str:
@@ -86,7 +78,7 @@ class Learning:
     gradients (ours and gr-hrnn, unless --gradient says otherwise), otherwise batch."""
     update_every: tuple[int, ...] | None = option(None, at_least(0, entries=LEVELS))
     """With --update segment: after how many of its segments each level moves, the lowest first, or one for all; 0: once per
-    window. Where the data say when levels tick it counts rounds. 1 by default."""
+    window. Where rows tick at different steps it counts batches of segments. 1 by default."""
     optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adamax"] = "adam"
     """One of torch.optim."""
     learning_rate: float | None = option(None, above(0, HUGE))

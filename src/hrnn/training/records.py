@@ -77,12 +77,13 @@ def recordable(details: Entries) -> Entries | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Began(Written):
-    """A process begins or resumes the run. engine: what it computes with, by name, level and threads; before: what computed
-    so far, in words, where that was another one, so that last bits may differ from here on."""
+    """A process begins or resumes the run, or has just run its first window. engine: what it computes with, by name, level and
+    threads, and in the latter case the executor, as a `Result` has it; before: what computed so far, in words, where that was
+    another one, so that last bits may differ from here on."""
 
     kind: ClassVar[str] = "engine"
     engine: Entries
-    before: str | None
+    before: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ from hrnn.training.folder import CHECKPOINTS, entries_of
 from hrnn.training.identity import Identity
 from hrnn.training.journal import Journal
 from hrnn.training.network import make_optimizer, make_updates
+from hrnn.training.records import Began
 
 
 @dataclass
@@ -88,6 +89,7 @@ class Run:
         torch.set_num_threads(config.upkeep.threads)  # whatever started the process has set
         self.engine = engine()
         self.computed_by: str | None = None  # another engine, up to here
+        self.executor = ""  # what ran this process's first window
         self.config, self.folder, self.group, self.identity = config, folder, group, identity
         self.task = config.task
         self.reading = networks.reading(config, group)
@@ -108,6 +110,7 @@ class Run:
         self.latest: dict[str, Any] = {}  # what the last record of the journal reported
         self.journal = Journal(None)
         self.scoring: Callable[[str, Iterable[Batch]], Iterable[Batch]] = lambda part, batches: batches  # for who looks on
+        self.note: Callable[[str], None] = lambda words: None
         about_data = self.task.warnings(self.reading) if config.reaches == self.task.reaches else ()
         self.warnings = [*networks.narrow_levels(config), *about_data]
         self.entries = None if identity is None else entries_of(config, identity)
@@ -166,6 +169,13 @@ class Run:
         """Before the first step, in this process's rows."""
         rows = torch.tensor(self.reading.rows)
         return self.network.levels.initial_state(len(rows)).with_rows(rows)
+
+    def begun(self, executor: str) -> None:
+        """A window has run. After the first one it is said and recorded what ran it, and why that was not compiled code."""
+        if not self.executor:
+            self.executor = executor
+            self.journal.record(Began(update=self.position.updates, engine={**self.engine.entries(), "executor": executor}))
+            self.note(f"engine: {executor.replace(': ', ', as ', 1)}")
 
     @contextmanager
     def spending(self, part: str) -> Iterator[None]:

@@ -12,7 +12,7 @@ import torch
 from hrnn.errors import UserError
 from hrnn.gradients import Checkpointed
 from hrnn.parallel import ALONE, Group
-from hrnn.room import complete_segments, group_size, in_words, memory_of_machine, weight_numbers
+from hrnn.room import in_words, memory_of_machine, weight_numbers
 from hrnn.tasks import Window
 from hrnn.training.config import Config
 from hrnn.training.methods import enough_memory, parsed
@@ -114,26 +114,18 @@ def history(config: Config[Any]) -> int:
 
 def ticks_kept(config: Config[Any], window: int) -> int:
     """Numbers that the gradient of one row keeps: with true gradients those of all ticks, else those of a segment of each level
-    below the top, of the lowest a group. Where the data say when levels tick, only the lowest level's share is known."""
+    below the top. Where the data say when levels tick, only the lowest level's share is known, of restricted ones a tick."""
     gates, (method, knob) = GATES.get(config.model.cell, 1), parsed(config.model.method)
     restricted, window = method.restricted, method.keeps(window, knob)
     if config.reaches:
-        round_steps = config.model.round_steps or 1
-        return gates * config.hidden_sizes[0] * (min(round_steps, window) if restricted else window)
-    total, ticks, segments = 0, window, segments_of_group(config, window)
+        return gates * config.hidden_sizes[0] * (1 if restricted else window)
+    total, ticks = 0, window
     for level, size in enumerate(config.hidden_sizes):
         period = config.periods[level] if level < len(config.periods) else None
-        kept = min(period * (1 if level else segments), ticks) if restricted and period else ticks
+        kept = min(period, ticks) if restricted and period else ticks
         total += gates * size * kept
         ticks = math.ceil(ticks / period) if period else ticks
     return total
-
-
-def segments_of_group(config: Config[Any], window: int) -> int:
-    """How many segments of the lowest level are differentiated together, from the start of a window on."""
-    every = (config.learning.update_every or (0,))[0]
-    complete = complete_segments(config.periods, window)
-    return group_size(min(complete, every or complete), config.segments_at_once)
 
 
 def weights(config: Config[Any]) -> int:

@@ -100,7 +100,7 @@ def needed(shape: Shape, sizes: tuple[int, ...], periods: tuple[int, ...], windo
     pre = shape.preprocessing
     inputs, tokens = pre.tokens or pre.inputs, bool(pre.tokens)
     gradient = memory.predict(
-        sizes, periods, window, batch, inputs=inputs, tokens=tokens, all_indices=True, outputs=shape.outputs, segments_at_once=1
+        sizes, periods, window, batch, inputs=inputs, tokens=tokens, all_indices=True, outputs=shape.outputs
     )
     below = len(periods)
     weights = room.weight_numbers(

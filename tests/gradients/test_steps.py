@@ -7,7 +7,7 @@ import torch
 
 import hrnn
 from hrnn.gradients.objective import Objective
-from hrnn.gradients.positions import Positions
+from hrnn.gradients.steps import Positions
 from hrnn.gradients.window import Window
 from tests.helpers import assert_same_gradients, assert_same_state, seeded, squares, take_gradients
 

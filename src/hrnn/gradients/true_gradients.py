@@ -1,4 +1,4 @@
-"""`Checkpointed`: true gradients in less memory, by running steps again from states that were kept."""
+"""True gradients: of the whole window at once, over shorter windows inside it, or in less memory by running steps again."""
 
 from __future__ import annotations
 
@@ -6,13 +6,50 @@ from hrnn.arguments import whole
 from hrnn.gradients.base import Gradient
 from hrnn.gradients.graph_costs import costs_of
 from hrnn.gradients.objective import Objective
-from hrnn.gradients.piece import Pieces, StateGradient
-from hrnn.gradients.positions import Positions
-from hrnn.gradients.shelf import Shelf
+from hrnn.gradients.pieces import Midway, Pieces, backward
+from hrnn.gradients.steps import Onward, Positions
 from hrnn.gradients.updates import Updates
 from hrnn.gradients.window import Window
 from hrnn.recomputation import Schedule, every, root, within
+from hrnn.segments import Behind
 from hrnn.state import State
+
+
+class Full(Gradient):
+    """True gradients: backpropagation through the whole window, upward edges included. Memory grows with the window.
+
+    `on_segment` is told of every level once, at the end; `updates` are refused.
+    """
+
+    def differentiate(self, window: Window, objective: Objective, updates: Updates | None) -> State:
+        steps = Onward(window)
+        run, stop = Pieces(window, objective, steps), steps.up_to(None)
+        _, after = run.differentiate(run.begin(), stop, [], wanted=False, goes_on=False, many=stop)
+        run.gather(stop)
+        return after.state
+
+
+class Truncated(Gradient):
+    """True gradients over shorter windows of `steps` steps inside the window, the last one of what is left.
+
+    It equals consecutive calls of `Full` with the whole window's weights, each told what boundaries come behind it, but that
+    statistics of decoders are those of one window and that sampled indices are drawn from one seed. Memory grows with `steps`,
+    not with the window. `on_segment` is told of every level at the end of each shorter window; `updates` are refused.
+    """
+
+    def __init__(self, steps: int):
+        self.steps = whole("steps", steps, remedy="at least 1 step, through which gradients go back")
+
+    def differentiate(self, window: Window, objective: Objective, updates: Updates | None) -> State:
+        steps = Onward(window)
+        run, at = Pieces(window, objective, steps), Midway(window.state, Behind(), 0)
+        while (stop := steps.up_to(at.step + self.steps)) > at.step:
+            _, at = run.differentiate(at, stop, [], wanted=False, goes_on=False)
+            steps.forget_before(stop)
+            if steps.up_to(stop + 1) > stop:
+                objective.tell(stop)
+        run.gather(at.step)
+        return at.state
 
 
 class Checkpointed(Gradient):
@@ -36,31 +73,10 @@ class Checkpointed(Gradient):
         self.bytes = None if bytes is None else whole("bytes", bytes, remedy="a number of bytes, e.g. 100_000_000")
 
     def differentiate(self, window: Window, objective: Objective, updates: Updates | None) -> State:
-        positions = Positions(window, "Checkpointed")
-        run = Pieces(window, objective, positions)
-        after = backward(run, self._schedule(run, positions.steps))
-        run.tell(positions.steps)
-        run.gather()
-        return after
+        run = Pieces(window, objective, positions := Positions(window, "Checkpointed"))
+        return backward(run, self._schedule(run, positions.steps))
 
     def _schedule(self, run: Pieces, steps: int) -> Schedule:
         if self.bytes is None:
             return every(self.every or root(steps), steps)
         return within(self.bytes, steps, costs_of(run))
-
-
-def backward(run: Pieces, schedule: Schedule) -> State:
-    """Go through a window from its last piece to its first, and return the state after it."""
-    shelf = Shelf(schedule.states, run.window.state)
-    ahead = [(run.begin(), schedule.steps, 0)]  # where to go on from, up to which step, states kept by then
-    after: State | None = None
-    d_state: StateGradient | None = None
-    while ahead:
-        at, stop, kept = ahead.pop()
-        while (first := schedule.split(stop - at.steps, kept)) is not None:
-            ahead.append((at, at.steps + first, kept))
-            at, kept = shelf.keep(kept, run.forward(at, at.steps + first)), kept + 1
-        d_state, closed = run.differentiate(at, stop, d_state, wanted=at.steps > 0, close=stop == schedule.steps)
-        after = after or closed
-    assert after is not None
-    return after

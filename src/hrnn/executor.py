@@ -1,0 +1,338 @@
+"""The literal executor: goes through the tree of batches that `hrnn.schedule` has made, and lets autograd remember the ticks.
+
+    batch(level, context):
+        for each tick:
+            s = hidden state of the level below, as it was before the tick
+            h = cell(h, [s, context, if it is the first tick])
+            batch(level - 1, h)
+
+That is all of a forward pass. `hrnn.gradients.literal` says what else happens where upward edges are cut: there every batch has
+a graph of its own, which is differentiated as soon as the batch is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hrnn.cells import BuiltinCell, Cell, CellState, by_hand
+from hrnn.cells.ticks import grown, run_ticks, shrunk
+from hrnn.precision import Wide
+from hrnn.schedule import Batch, Plan
+from hrnn.state import State
+
+
+@dataclass
+class Ended:
+    """Segments of one level that have just ended: what their local loss is computed from. n of them."""
+
+    level: int
+    summary: Tensor  # (n, hidden)
+    row: Tensor  # (n,) row numbers
+    ordinal: Tensor  # (n,)
+    ticks: Tensor | int  # (n,)
+    span: Tensor | int  # (n,) in steps
+    recent: Callable[[Tensor], Tensor]  # index (m, n) to the index-th most recent inputs (m, n, ...)
+    index: Tensor | None = None  # (m, n) what to decode, where that has been drawn already
+
+
+Listener = Callable[[Ended], None]
+
+
+@dataclass
+class Ran:
+    """A batch of the lowest level that has run."""
+
+    batch: Batch
+    output: Tensor  # (ticks, hidden)
+    summary: Tensor  # (n, hidden) after each row's last tick
+    inputs: Tensor
+    context: Tensor | None
+    above: list[Tensor]  # (n, hidden) each: the hidden states of the other levels meanwhile, if the output has them
+
+    def shown(self) -> list[Tensor]:
+        """Of every level that the output has, (ticks, hidden)."""
+        return [self.output, *(torch.cat([part[:size] for size in self.batch.sizes]) for part in self.above)]
+
+
+class Run:
+    """A forward pass from a state on. `run` goes through some steps, and may be called again with those behind them.
+
+    listener: told of every segment below the top that ends. seed: of the random numbers of users' cells, which then belong to a
+    tick, whenever and however often it is run; None: torch's own go on
+    """
+
+    cut = False  # is every batch differentiated by itself?
+
+    def __init__(
+        self, cells: Sequence[Cell], state: State, *, shows_all: bool = False, listener: Listener | None = None,
+        seed: int | None = None,
+    ):  # fmt: skip
+        self.cells, self.shows_all, self.listener, self.seed = list(cells), shows_all, listener, seed
+        self.top, self.begun = len(self.cells) - 1, state
+        if any(p.is_meta for cell in self.cells for p in cell.parameters()):  # torch would compute with whatever is in memory
+            raise ValueError("a parameter of the model is on meta, where nothing has a value; give it one")
+        self.state: list[CellState] = [tuple(p.clone() if p.is_inference() else p for p in cell) for cell in state.cells]
+        self.carried = list(self.state)  # of the segments that go on when the window begins
+        self.history = list(state.history)
+        self.calls: list[Callable[..., Any]] = [self._call(level) for level in range(len(self.cells))]
+        self.shown = len(self.cells) if shows_all else 1  # levels that the output has
+        self.everyone = torch.arange(state.batch, device=state.row.device)
+        self.plan: Plan | None = None
+        self.x = state.row  # (steps * rows, ...) of the steps that run now
+        self.ran: list[Ran] = []
+
+    def _call(self, level: int) -> Callable[..., Any]:
+        """What runs a level's ticks."""
+        wide = Wide(self.cells[level])
+        return wide if wide.parameters else self.cells[level]
+
+    def run(self, plan: Plan, x: Tensor) -> None:
+        """Steps x (steps, rows, ...)."""
+        self.plan, self.x, self.ran = plan, x.flatten(0, 1), []
+        if self.cells[0].tokens:
+            self.x = self.x.long()
+        self.batch(self.top, plan.top, None, [])
+
+    def output(self, steps: int) -> Tensor:
+        """The output (steps, rows, hidden) of the steps that have just run; zero where a row had none."""
+        rows = self.begun.batch
+        if not any(one.batch.sizes for one in self.ran):
+            return self.state[0][0].new_zeros(steps, rows, sum(part[0].shape[1] for part in self.state[: self.shown]))
+        values = torch.cat(
+            [shown[0] if len(shown) == 1 else torch.cat(shown, -1) for shown in (one.shown() for one in self.ran)]
+        )
+        if len(values) == steps * rows and all(one.batch.alike for one in self.ran):
+            return values.view(steps, rows, -1)
+        at = [
+            one.batch.table.at[one.batch.ticks]
+            if not one.batch.alike
+            else torch.arange(one.batch.at.start * rows, one.batch.at.stop * rows, device=values.device)
+            for one in self.ran
+        ]
+        return values.new_zeros(steps * rows, values.shape[1]).index_copy(0, torch.cat(at), values).view(steps, rows, -1)
+
+    def after(self) -> State:
+        """The state behind all steps so far: a copy, since what was returned must neither change nor be kept alive by it."""
+        assert self.plan is not None
+        clock = self.plan.clock
+        cells = tuple(tuple(part.clone() for part in cell) for cell in self.state)
+        return State.of(
+            cells, clock, self.begun.row, tuple(cleared(h, clock.position[:, i]) for i, h in enumerate(self.history))
+        )
+
+    # ------------------------------------------------------------------------------------------------------- the traversal
+
+    def batch(self, level: int, b: Batch, context: Tensor | None, above: list[Tensor]) -> None:
+        """One segment of some rows of a level, and all that lies below it. above: hidden states of the levels above."""
+        state = None if b.fresh else picked(self.state[level], b.rows)
+        if level == 0:
+            self.lowest(b, state, context, above)
+            return
+        self.open(level)
+        if 0 in b.below:
+            self._descend(level, b.below[0], None, above)
+        inputs: list[Tensor] = []
+        ends: list[CellState] = []
+        firsts = self.firsts(level, b)
+        done, rows, unborn, reset = 0, b.rows, b.flags(b.table.unborn), b.flags(b.table.reset)
+        for j, size in enumerate(b.sizes):
+            state = None if state is None else shrunk(state, size, ends)
+            below = self.state[level - 1][0]
+            u = (
+                below
+                if rows is None and size == len(below)
+                else below[:size]
+                if rows is None
+                else below.index_select(0, rows[:size])
+            )
+            if unborn is not None:
+                u = u.masked_fill(unborn[done : done + size, None], 0.0)
+            u = self.read(level, b, j, u)
+            inputs.append(u.detach())
+            starts = None if reset is None or not bool(reset[done : done + size].any()) else reset[done : done + size]
+            _, state = self.ticks(level, firsts[j:], u, [size], state, context if j == 0 else None, starts)
+            done += size
+            self._descend(level, b.below[j + 1], state[0], above)
+        for j in range(len(b.sizes), b.length):  # only other processes have rows there
+            self._descend(level, b.below[j + 1], None, above)
+        if state is not None:
+            state = grown(state, ends)
+            self.keep(level, b, state)
+        self.close(level, b, state, inputs, context)
+
+    def lowest(self, b: Batch, state: CellState | None, context: Tensor | None, above: list[Tensor]) -> None:
+        """A batch of the lowest level: all of its ticks at once."""
+        inputs = self.inputs(b)
+        output, after = self.ticks(0, self.firsts(0, b), inputs, b.sizes, state, context, b.flags(b.table.reset))
+        self.keep(0, b, after)
+        self.ran.append(Ran(b, output, after[0], inputs, context, above))
+        self.ended(0, b, after[0], inputs)
+
+    def inputs(self, b: Batch) -> Tensor:
+        """What a batch of the lowest level reads, (ticks, ...)."""
+        at, rows = b.at, self.begun.batch
+        return self.x[at.start * rows : at.stop * rows] if b.alike else self.x.index_select(0, at)
+
+    def _descend(self, level: int, b: Batch, hidden: Tensor | None, above: list[Tensor]) -> None:
+        """The batch below a tick of a level, which has just made `hidden`; or, without one, what was unfinished there."""
+        context = None
+        if hidden is not None:
+            context = self.send(level, hidden if b.place is None and b.n == len(hidden) else placed(hidden, b))
+        if self.shows_all:
+            own = picked(self.state[level][:1], b.rows)[0] if context is None else context
+            own = own.detach() if self.cut and context is None else own
+            above = [own, *(part if b.place is None and b.n == len(part) else placed(part, b) for part in above)]
+        self.batch(level - 1, b, context, above)
+
+    def ticks(
+        self, level: int, firsts: list[int], inputs: Tensor, sizes: list[int], state: CellState | None, context: Tensor | None,
+        reset: Tensor | None,
+    ) -> tuple[Tensor, CellState]:  # fmt: skip
+        """Consecutive ticks of a level, see `run_ticks` and `firsts`."""
+        call = self._seeded(level, self.calls[level], firsts) if firsts else self.calls[level]
+        return run_ticks(self.cells[level], call, inputs, sizes, state, context, reset)
+
+    def firsts(self, level: int, b: Batch) -> list[int]:
+        """Where a tick needs random numbers of its own, step * rows + row of the first row of each tick of a batch."""
+        if self.seed is None or isinstance(self.cells[level], BuiltinCell) or not b.sizes:
+            return []
+        at = b.table.at[b.ticks]
+        firsts: list[int] = (at if b.alike else at[[0, *accumulate(b.sizes[:-1])]]).tolist()
+        return firsts
+
+    def _seeded(self, level: int, call: Callable[..., Any], firsts: list[int]) -> Callable[..., Any]:
+        """A user's cell, each of whose ticks has random numbers of its own: those of its first row and step. Torch's own go on
+        as if nothing had been."""
+        device, numbers = self.begun.row.device, iter(firsts)
+        module = None if device.type == "cpu" else torch.get_device_module(device)
+
+        def seeded(*arguments: Any) -> Any:
+            seed = hash((self.seed, level, *self.number(next(numbers)))) & (2**63 - 1)
+            before, on_device = torch.get_rng_state(), None if module is None else module.get_rng_state(device)
+            torch.default_generator.manual_seed(seed)
+            if module is not None:
+                module.manual_seed(seed)
+            try:
+                return call(*arguments)
+            finally:
+                torch.set_rng_state(before)
+                if module is not None:
+                    module.set_rng_state(on_device, device)
+
+        return seeded
+
+    def number(self, at: int) -> tuple[int, int]:
+        """The step, counted from the window's first one, and the row of step * rows + row."""
+        return divmod(at, self.begun.batch)
+
+    def keep(self, level: int, b: Batch, state: CellState) -> None:
+        """The state of a batch's rows, for those who read it and for what comes behind."""
+        if b.rows is not None:
+            state = tuple(old.index_copy(0, b.rows, new) for old, new in zip(self.state[level], state, strict=True))
+        self.state[level] = state
+
+    # ------------------------------------------------------------------------------------- what a gradient method changes
+
+    def open(self, level: int) -> None:
+        """A batch of a level above the lowest begins."""
+
+    def read(self, level: int, b: Batch, j: int, u: Tensor) -> Tensor:
+        """What a batch reads from the level below at its tick j."""
+        return u
+
+    def send(self, level: int, hidden: Tensor) -> Tensor:
+        """The context that a tick sends down."""
+        return hidden
+
+    def close(self, level: int, b: Batch, state: CellState | None, inputs: list[Tensor], context: Tensor | None) -> None:
+        """A batch of a level above the lowest is over."""
+        if state is not None:
+            self.ended(level, b, state[0], torch.cat(inputs) if inputs else None)
+
+    # ------------------------------------------------------------------------------------------------ segments that end
+
+    def ended(self, level: int, b: Batch, summary: Tensor, inputs: Tensor | None) -> None:
+        """A batch is over: some of its segments have ended, others go on in the next window."""
+        if level == self.top:
+            return
+        if b.open and self.history and inputs is not None:
+            self._remember(level, b, inputs.detach())
+        if b.ends and self.listener is not None:
+            self.listener(self.facts(level, b, summary, inputs))
+
+    def facts(self, level: int, b: Batch, summary: Tensor, inputs: Tensor | None) -> Ended:
+        """What the local loss of a batch's complete segments is computed from."""
+        which, counts = b.which("complete"), b.counts
+        at = self.everyone[: len(summary)] if b.rows is None else b.rows
+        columns, counts, rows = self.everyone[: b.n][which], counts[which], at[which]
+        firsts = torch.tensor([0, *accumulate(b.sizes)], device=counts.device)
+        before = None if b.before is None else b.before[which]
+        data = None if inputs is None else inputs.detach()
+
+        def recent(index: Tensor) -> Tensor:
+            place = counts - index
+            here = None if data is None else data[(firsts[place.clamp(min=0)] + columns).clamp(max=len(data) - 1)]
+            if before is None or not bool((place < 0).any()):
+                assert here is not None
+                return here
+            history = self.begun.history[level]
+            there = history[(before + place) % history.shape[0], rows]
+            return there if here is None else torch.where((place >= 0).view(*place.shape, *[1] * (here.dim() - 2)), here, there)
+
+        ticks, span = b.fact("ticks"), b.fact("span")
+        if b.alike:  # numbers, with which there is less to do
+            return Ended(
+                level, summary, self.begun.row[rows], self.ordinal(level, b)[which], int(ticks[0]), int(span[0]), recent
+            )
+        return Ended(
+            level, summary[which], self.begun.row[rows], self.ordinal(level, b)[which], ticks[which], span[which], recent
+        )
+
+    def ordinal(self, level: int, b: Batch) -> Tensor:
+        """(n,) of its segments in the rows' sequences."""
+        assert self.plan is not None
+        shift, ordinal = self.plan.shift, b.fact("ordinal")
+        return ordinal if shift is None else ordinal + shift[:, level]
+
+    def _remember(self, level: int, b: Batch, inputs: Tensor) -> None:
+        """The inputs of unfinished segments that later local losses may decode."""
+        which, history = b.which("open"), self.history[level].clone()
+        columns, counts = self.everyone[: b.n][which], b.counts[which]
+        rows = columns if b.rows is None else b.rows[which]
+        before = torch.zeros_like(counts) if b.before is None else b.before[which]
+        firsts = torch.tensor([0, *accumulate(b.sizes)], device=counts.device)
+        place = counts - 1 - torch.arange(len(history), device=counts.device)[:, None]  # ticks from the last one backward
+        there = place >= 0
+        slot, row = (before + place) % len(history), rows.expand(place.shape)
+        history[slot[there], row[there]] = inputs[(firsts[place.clamp(min=0)] + columns)[there]]
+        self.history[level] = history
+
+
+def picked(state: CellState, rows: Tensor | None) -> CellState:
+    """Of some rows; None: of all."""
+    return state if rows is None else tuple(part.index_select(0, rows) for part in state)
+
+
+def placed(values: Tensor, b: Batch) -> Tensor:
+    """What the rows of a batch have among the values of the batch above."""
+    return values[: b.n] if b.place is None else values.index_select(0, b.place)
+
+
+def cleared(history: Tensor, position: Tensor) -> Tensor:
+    """Without the inputs of segments that are over, so that equal situations have equal states."""
+    live = torch.arange(history.shape[0], device=history.device)[:, None] < position
+    return history.masked_fill(~live.view(*live.shape, *[1] * (history.dim() - 2)), 0)
+
+
+def learned_starts(cells: Sequence[Cell]) -> list[bool]:
+    """Of each level: may its cell start from anything but zero?"""
+    return [not isinstance(cell, BuiltinCell) for cell in cells]
+
+
+__all__ = ["Ended", "Listener", "Ran", "Run", "by_hand", "cleared", "learned_starts", "picked", "placed"]

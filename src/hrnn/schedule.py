@@ -1,0 +1,448 @@
+"""The schedule: which segment batches a window consists of. Made in numpy, for all steps before any of them runs.
+
+A *batch* of a level is one segment of some rows: the r-th within the segment above. Its rows are sorted, the longest first, so
+that tick j runs for a prefix of them, `sizes[j]` rows. After each tick of a level above the lowest comes one batch of the level
+below, for the rows that have it; before the first tick comes what was unfinished there when the steps began. So batches are a
+tree: the top's only batch is the root, those of the lowest level are the leaves, and going through it in depth is going through
+the window in time.
+
+Where all rows do the same (fixed periods, no lengths), one row stands for all of them, and windows that are alike share a plan.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hrnn.segments import Clock, Given, Period, known_in_advance, reach_of
+
+Array = NDArray[Any]
+_CLOCK = ("position", "span", "ordinal", "ticked", "skipped")
+
+
+@dataclass
+class Table:
+    """What the batches of a level are cut out of: its S segments and its M ticks, one batch behind the other. Within a batch
+    the segments are sorted, and tick 0 of all of them comes before tick 1. Where rows are alike, only one of them is in it."""
+
+    row: Tensor  # (S,)
+    counts: Tensor  # (S,) ticks in these steps
+    before: Tensor  # (S,) ticks in earlier windows, of segments that go on
+    facts: dict[str, Tensor]  # (S,) complete, open; ordinal; ticks, span in steps; read: the span of the segment before
+    at: Tensor  # (M,) step * rows + row
+    unborn: Tensor | None  # (M,) the level below has nothing to send up
+    reset: Tensor | None  # (M,) of the top: a sequence starts
+    alike: bool  # do all rows do the same?
+    rows: int  # of the whole batch
+
+
+@dataclass(slots=True)
+class Batch:
+    """One segment of n rows. sizes: for how many of them each tick runs."""
+
+    table: Table
+    segments: slice
+    ticks: slice
+    n: int
+    sizes: list[int]
+    fresh: bool  # its segments start here; or they go on from the state that the window began with
+    ends: bool  # are some complete?
+    open: bool  # are some unfinished behind these steps?
+    everyone: bool  # are its rows all rows, in their order?
+    place: Tensor | None  # (n,) where its rows are in the batch above; None: at the same places
+    below: dict[int, Batch] = field(default_factory=dict)  # j + 1: after tick j; 0: what was unfinished before
+    length: int = 0  # ticks, in that process that has the most of them
+    steps: int = 0  # ticks of all rows, in all processes
+
+    @property
+    def alike(self) -> bool:
+        return self.table.alike
+
+    @property
+    def rows(self) -> Tensor | None:
+        """(n,) None: all, in their order."""
+        return None if self.everyone else self.table.row[self.segments]
+
+    @property
+    def at(self) -> Any:
+        """Of the lowest level: step * rows + row of each tick, or, if rows are alike, a slice of steps."""
+        if not self.alike:
+            return self.table.at[self.ticks]
+        start = int(self.table.at[self.ticks.start]) // self.table.rows if self.sizes else 0
+        return slice(start, start + len(self.sizes))
+
+    @property
+    def counts(self) -> Tensor:
+        """(n,) ticks in these steps."""
+        return self.table.counts[self.segments].expand(self.n)
+
+    @property
+    def before(self) -> Tensor | None:
+        """(n,) ticks in earlier windows; None: none."""
+        return None if self.fresh else self.table.before[self.segments].expand(self.n)
+
+    def fact(self, name: str) -> Tensor:
+        """(n,), see `Table.facts`."""
+        return self.table.facts[name][self.segments].expand(self.n)
+
+    def which(self, name: str) -> Any:
+        """The places of its rows that are `complete` or `open`."""
+        flags = self.table.facts[name][self.segments]
+        return slice(None) if bool(flags.all()) else flags.nonzero()[:, 0]
+
+    def flags(self, which: Tensor | None) -> Tensor | None:
+        """Of each of its ticks, `table.unborn` or `table.reset`; None where none is true."""
+        if which is None or not bool(which[self.ticks].any()):
+            return None
+        return which[self.ticks].repeat_interleave(self.table.rows) if self.alike else which[self.ticks]
+
+
+@dataclass
+class Plan:
+    """top: the top's batch. clock: behind the steps. steps: of all rows, in all processes. count: of each level, batches that
+    tick. shift (rows, levels): what has to be added to ordinals, where rows are alike. apart: do some rows, of any process,
+    tick at other steps than others? key: processes whose rows do the same have the same number"""
+
+    top: Batch
+    clock: Clock
+    steps: int
+    count: list[int]
+    shift: Tensor | None
+    apart: bool
+    key: int
+
+
+def nobody() -> Batch:
+    """A batch that only other processes have rows in."""
+    none = torch.zeros(0, dtype=torch.int64)
+    table = Table(none, none, none, {}, none, None, None, False, 0)
+    return Batch(table, slice(0, 0), slice(0, 0), 0, [], True, False, False, True, None)
+
+
+def schedule(
+    periods: Sequence[Period],
+    clock: Clock,
+    steps: int,
+    *,
+    boundaries: Tensor | None = None,
+    following: Tensor | None = None,
+    valid: Tensor | None = None,
+    reset: Tensor | None = None,
+    learned: Sequence[bool] = (),
+    goes_on: bool = False,
+    start: int = 0,
+) -> Plan:
+    """Steps of B rows as batches. boundaries (steps or more, B, given levels); following (B, given levels): is a boundary known
+    to come behind each row's last step? valid, reset (steps, B); learned: of each level, may its cell start from anything but
+    zero? goes_on: the window does, behind these steps; start: number of the first one, for messages."""
+    rows, device = clock.position.shape[0], clock.position.device
+    first = {name: array(getattr(clock, name)) for name in _CLOCK}
+    there = None if valid is None else np.ascontiguousarray(array(valid).T)
+    resets = None if reset is None else np.ascontiguousarray(array(reset).T)
+    if there is not None and resets is not None:
+        resets = resets & there
+    given = any(isinstance(period, Given) for period in periods)
+    key = 0
+    alike = not given and all(_same(first[name]) for name in ("position", "span", "ticked")) and _same(there) and _same(resets)
+    shift = None
+    ordinal = first["ordinal"]
+    if resets is None:  # ordinals only go on: what matters is whether there has been a segment
+        first["ordinal"] = np.minimum(ordinal, 1)
+    if alike and _same(first["ordinal"]):
+        kept = [part[:1].tobytes() if part is not None else b"" for part in (*first.values(), there, resets)]
+        shift = _with_top(ordinal - first["ordinal"]).to(device)
+        key = zlib.crc32(b"".join(kept))
+        top, count, after, total = _of_one(tuple(periods), rows, steps, tuple(kept), tuple(learned), goes_on, device)
+        parts = {name: torch.from_numpy(part).to(device).repeat(rows, 1) for name, part in after.items()}  # its own
+        if after and shift is not None:
+            parts["ordinal"] = parts["ordinal"] + shift[:, :-1]
+    else:
+        first["ordinal"] = ordinal
+        there = np.ones((rows, steps), bool) if there is None else there
+        resets = np.zeros_like(there) if resets is None else resets
+        flags = np.ascontiguousarray(array(boundaries)[:steps].transpose(2, 1, 0)) if boundaries is not None else None
+        told = None if following is None else array(following)
+        levels, after = _levels(periods, first, there, resets, flags, told, learned, goes_on, start)
+        top, count = _batches(levels, steps, rows, device, alike=False)
+        parts, total = {name: torch.from_numpy(part).to(device) for name, part in after.items()}, int(there.sum())
+    if after:
+        clock = Clock(**(parts if shift is None else parts | {"skipped": clock.skipped}))
+    return Plan(top, clock, total, count, shift, shift is None, key)
+
+
+def complete_steps(
+    periods: Sequence[Period],
+    clock: Clock,
+    steps: int,
+    *,
+    boundaries: Tensor | None,
+    valid: Tensor | None,
+    reset: Tensor | None,
+) -> Tensor:
+    """(B,) of a window that goes on: how many steps each row has before the last tick of the top, so before its last segment
+    of the level below."""
+    rows = clock.position.shape[0]
+    if not periods:
+        return torch.full((rows,), steps)
+    first = {name: array(getattr(clock, name)) for name in _CLOCK}
+    there = np.ones((rows, steps), bool) if valid is None else np.ascontiguousarray(array(valid).T)
+    resets = np.zeros_like(there) if reset is None else np.ascontiguousarray(array(reset).T) & there
+    flags = None if boundaries is None else np.ascontiguousarray(array(boundaries)[:steps].transpose(2, 1, 0))
+    top = _levels(periods, first, there, resets, flags, None, (), True, 0)[0][-1]
+    last = np.zeros(rows, np.int64)
+    last[top.at // steps] = top.at % steps  # in the order of time
+    return torch.from_numpy(last)
+
+
+def array(values: Tensor) -> Array:
+    """Whole numbers or flags, wherever they are."""
+    try:
+        found: Array = values.cpu().numpy() if values.device.type != "cpu" else values.numpy()
+    except RuntimeError:  # under torch.func's transforms
+        found = np.array(values.tolist(), bool if values.dtype is torch.bool else np.int64).reshape(values.shape)
+    return found
+
+
+def _same(values: Array | None) -> bool:
+    """Is it the same for all rows?"""
+    return values is None or bool((values == values[:1]).all())
+
+
+def _with_top(ordinal: Array) -> Tensor:
+    return torch.from_numpy(np.concatenate([ordinal, np.zeros((len(ordinal), 1), ordinal.dtype)], 1))
+
+
+@lru_cache(maxsize=32)
+def _of_one(
+    periods: tuple[int, ...],
+    rows: int,
+    steps: int,
+    kept: tuple[bytes, ...],
+    learned: tuple[bool, ...],
+    goes_on: bool,
+    device: torch.device,
+) -> tuple[Batch, list[int], dict[str, Array], int]:
+    """The batches of rows that are alike, one of which stands for all; the clock after the steps; steps of all rows."""
+    kinds = [bool if name == "ticked" else np.int64 for name in _CLOCK]
+    clock = {n: np.frombuffer(part, kind)[None] for n, part, kind in zip(_CLOCK, kept, kinds, strict=False)}
+    there = np.frombuffer(kept[-2], bool)[None] if kept[-2] else np.ones((1, steps), bool)
+    resets = np.frombuffer(kept[-1], bool)[None] if kept[-1] else np.zeros((1, steps), bool)
+    levels, after = _levels(periods, clock, there, resets, None, None, learned, goes_on, 0)
+    top, count = _batches(levels, steps, rows, device, alike=True)
+    return top, count, after, int(there.sum()) * rows
+
+
+# ------------------------------------------------------------------------------------------- ticks and segments of each row
+
+
+@dataclass
+class _Level:
+    """A level's M ticks and S segments, row by row; each row's first segment is what was unfinished before, if anything."""
+
+    at: Array  # (M,) row * steps + step
+    segment: Array  # (M,)
+    row: Array  # (S,)
+    first: Array  # (B,) each row's first segment
+    last: Array  # (B,) and its last one
+    counts: Array  # (S,) ticks in these steps
+    before: Array  # (B,) ticks of the first one in earlier windows
+    facts: dict[str, Array]  # (S,) see `Table`
+    unborn: Array | None = None  # (M,)
+    reset: Array | None = None  # (M,)
+
+
+def _since(count: Array, marks: Array, before: Array) -> Array:
+    """How far `count` (B, n), cumulative, has come since the last mark, that included; `before` (B,) where there is none."""
+    at = np.maximum.accumulate(np.where(marks, count - 1, -1), 1)
+    return np.where(at >= 0, count - at, before[:, None] + count)
+
+
+def _shifted(first: Array, values: Array) -> Array:
+    """Values (B, n) of one step earlier."""
+    return np.concatenate([first[:, None], values[:, :-1]], 1)
+
+
+def _levels(
+    periods: Sequence[Period], clock: dict[str, Array], there: Array, resets: Array, flags: Array | None,
+    following: Array | None, learned: Sequence[bool], goes_on: bool, start: int,
+) -> tuple[list[_Level], dict[str, Array]]:  # fmt: skip
+    """Who ticks when, level by level from the lowest up, and the clock after the steps, of which all arrays are (B, n)."""
+    known, stepped = known_in_advance(periods), there.cumsum(1)
+    levels: list[_Level] = []
+    after: dict[str, list[Array]] = {name: [] for name in _CLOCK}
+    ticks, given, size = there, 0, 1
+    ending = np.ones(len(there), bool)  # does the segment below end with the steps?
+    over = np.ones_like(there)  # where a sequence starts: was the segment below complete before?
+    born: Array | None = None  # where this level ticks: has the level below nothing to send up?
+    for i, period in enumerate(periods):
+        position, span, ordinal, ticked, skipped = (clock[name][:, i] for name in _CLOCK)
+        count = ticks.cumsum(1)
+        if isinstance(period, Given):
+            assert flags is not None
+            flag = flags[given]
+            _check_nested(flag & there & ~ticks, i, start)
+            boundary = ticks & (flag | resets | ((count == 1) & (position == 0)[:, None]))
+            ending = np.zeros_like(ending) if following is None else ending & following[:, given]
+            over, given = over & flag, given + 1
+        else:
+            boundary = ticks & ((_since(count, resets, position) - 1) % period == 0)
+        place = _since(count, boundary, position)  # ticks of the segment, after each step
+        opened = _shifted(position, place)  # where a boundary is: ticks of the segment before
+        end = place[:, -1]
+        if not isinstance(period, Given):
+            ending, over = ending & (end % period == 0), over & (opened % period == 0)
+        spans, ordinals = _since(stepped, boundary, span), _since(boundary.cumsum(1), resets, ordinal)
+        has_ticked, size = ticked | (count[:, -1] > 0), size * reach_of(period)
+        if known[i]:  # complete with its last tick, whatever comes behind
+            complete, closes, done = boundary & (opened == period), end == period, end % reach_of(period) == 0
+        else:
+            new = boundary & (over | ~resets) & (opened > 0)  # a reset that is no boundary of the data cuts it short
+            lost = new & (count == 1) & ~ticked[:, None]  # its last tick was in an earlier window
+            complete, closes, done = new & ~lost, ending & (end > 0) & has_ticked, ending
+            skipped = skipped + lost.sum(1) + (ending & (end > 0) & ~has_ticked)
+        level = _level(ticks, boundary, position)
+        level.unborn = born.ravel()[level.at] if born is not None and born.any() else None
+        began = boundary.ravel()[level.at]
+        ends = {"complete": (complete, closes), "ordinal": (_shifted(ordinal, ordinals) - 1, ordinals[:, -1] - 1),
+                "ticks": (opened, end), "span": (_shifted(span, spans), spans[:, -1])}  # fmt: skip
+        for name, (at_boundary, at_end) in ends.items():  # a boundary says what it is of the segment before it
+            level.facts[name] = fact = np.zeros(len(level.row), at_end.dtype)
+            fact[level.segment[began] - 1] = at_boundary[boundary]
+            fact[level.last] = at_end
+        if known[i]:
+            level.facts["span"][:] = size
+        level.facts["open"][level.last] = ~done
+        levels.append(level)
+        found = np.where(done, 0, end), spans[:, -1], ordinals[:, -1], has_ticked & goes_on, skipped
+        for name, part in zip(_CLOCK, found, strict=True):
+            after[name].append(part)
+        born = boundary & (ordinals == 1) & (resets | bool(learned and learned[i]))  # else there is a zero anyway
+        ticks = boundary
+    top = _level(ticks, None, np.zeros(len(there), np.int64))
+    top.unborn = born.ravel()[top.at] if born is not None and born.any() else None
+    top.reset = resets.ravel()[top.at] if resets.any() else None
+    return [*levels, top], {name: np.stack(parts, -1) for name, parts in after.items() if parts}
+
+
+def _check_nested(stray: Array, level: int, start: int) -> None:
+    if stray.any():
+        step, row = np.argwhere(stray.T)[0].tolist()
+        raise ValueError(
+            f"boundaries of level {level} at step {start + step}, row {row} is true where level {level} does not tick; "
+            f"a boundary of a level must also be one of every level below"
+        )
+
+
+def _level(ticks: Array, boundary: Array | None, before: Array) -> _Level:
+    rows, steps = ticks.shape
+    at = np.flatnonzero(ticks)
+    own = np.ones(rows, np.int64) if boundary is None else boundary.sum(1) + 1
+    first = own.cumsum() - own
+    segment = at // steps + (0 if boundary is None else boundary.ravel()[at].cumsum())
+    count = int(own.sum())
+    facts = {name: np.zeros(count, bool) for name in ("complete", "open")}
+    counts = np.bincount(segment, minlength=count)
+    return _Level(at, segment, np.repeat(np.arange(rows), own), first, first + own - 1, counts, before, facts)
+
+
+# ---------------------------------------------------------------------------------------------------------------- batches
+
+
+def _batches(levels: list[_Level], steps: int, rows: int, device: torch.device, *, alike: bool) -> tuple[Batch, list[int]]:
+    """The tree of batches, from the top down, and how many of each level tick: a segment belongs to the batch and the tick of
+    the level above that began it."""
+    there, kept = np.zeros(len(levels[0].first), bool), []
+    for level in levels:  # what was unfinished has a batch if it ticks, or ends, or if something below it has one
+        keep = np.ones(len(level.row), bool)
+        there = there | (level.counts[level.first] > 0) | level.facts["complete"][level.first] | (level is levels[-1])
+        keep[level.first] = there
+        kept.append(keep.nonzero()[0])
+    counted: list[int] = []
+    above: _Level | None = None
+    root: Batch | None = None
+    made: list[Batch] = []  # of the level above
+    number = place = nth = np.zeros(0, np.int64)  # there, of each segment its batch and its place in it; of each tick its place
+    for level, own in zip(reversed(levels), reversed(kept), strict=True):
+        count = len(level.row)
+        parent, child = np.zeros(count, np.int64), np.zeros(count, np.int64)  # the segment above, and after which tick of it
+        if above is not None:
+            begun = np.ones(count, bool)
+            begun[level.first] = False
+            parent[begun], child[begun], parent[level.first] = above.segment, nth + 1, above.first
+            key = number[parent] * (int(child.max()) + 1) + child
+        else:
+            key = parent
+        order = own[np.lexsort((-level.counts[own], key[own]))]  # the longest first
+        edges = np.append(np.flatnonzero(np.append(True, np.diff(key[order]) != 0)[: len(order)]), len(order))
+        sizes_of = np.diff(edges)
+        mine, within = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        mine[order] = np.repeat(np.arange(len(sizes_of)), sizes_of)
+        within[order] = np.arange(len(order)) - np.repeat(edges[:-1], sizes_of)
+        # The j-th ticks of all rows of a batch stand together, in the order of its rows: in slot j.
+        slots = np.append(0, level.counts[order[edges[:-1]]].cumsum())
+        nth = np.arange(len(level.at)) - (level.counts.cumsum() - level.counts)[level.segment]
+        slot = slots[mine[level.segment]] + nth
+        sizes = np.bincount(slot, minlength=int(slots[-1]))
+        firsts = np.append(0, sizes.cumsum())
+        to = firsts[slot] + within[level.segment]
+        where = within[order] if above is None else place[parent[order]]
+        table = _table(level, order, to, steps, rows, device, alike)
+        places = torch.from_numpy(where).to(device)
+        of_batch = [
+            _totals(flags, edges)
+            for flags in (level.facts["complete"][order], level.facts["open"][order], order != level.first[level.row[order]],
+                          where != within[order], level.row[order] != within[order])
+        ]  # fmt: skip
+        batches: list[Batch] = []
+        for b, (n, ends, unfinished, fresh, moved, strange) in enumerate(zip(sizes_of.tolist(), *of_batch, strict=True)):
+            low, begin, end = int(edges[b]), int(slots[b]), int(slots[b + 1])
+            own_sizes = sizes[begin:end].tolist()
+            batch = Batch(
+                table, slice(low, low + n), slice(int(firsts[begin]), int(firsts[end])), rows if alike else n,
+                [rows] * len(own_sizes) if alike else own_sizes, above is not None and fresh > 0, ends > 0, unfinished > 0,
+                alike or (n == rows and not strange), places[low : low + n] if moved else None,
+            )  # fmt: skip
+            batch.length, batch.steps = len(batch.sizes), sum(batch.sizes)
+            if above is not None:
+                made[number[parent[order[low]]]].below[int(child[order[low]])] = batch
+            batches.append(batch)
+        counted.insert(0, sum(bool(batch.sizes) for batch in batches))
+        root = root or batches[0]
+        above, made, number, place = level, batches, mine, within
+    assert root is not None
+    return root, counted
+
+
+def _table(level: _Level, order: Array, to: Array, steps: int, rows: int, device: torch.device, alike: bool) -> Table:
+    def tensor(values: Array) -> Tensor:
+        return torch.from_numpy(values).to(device)
+
+    def ticks(values: Array | None) -> Tensor | None:
+        if values is None:
+            return None
+        out = np.empty_like(values)
+        out[to] = values
+        return tensor(out)
+
+    facts = {name: tensor(fact[order]) for name, fact in level.facts.items()}
+    if "span" in level.facts:
+        facts["read"] = tensor(np.append(0, level.facts["span"][:-1])[order])
+    at = ticks(level.at % steps * rows + level.at // steps)
+    assert at is not None
+    row, counts, before = (tensor(column[order]) for column in (level.row, level.counts, level.before[level.row]))
+    return Table(row, counts, before, facts, at, ticks(level.unborn), ticks(level.reset), alike, rows)
+
+
+def _totals(flags: Array, edges: Array) -> list[int]:
+    """How many are true in each batch."""
+    total = np.append(0, flags.cumsum())
+    found: list[int] = (total[edges[1:]] - total[edges[:-1]]).tolist()
+    return found
