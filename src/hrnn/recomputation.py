@@ -184,7 +184,7 @@ def costs_of_levels(
             ticks /= periods[level]
     loss = width * batch * shown_at_once(batch, shown) * (shown + 3 * outputs)
     # The decoders' gradients; then the loss, or, later, the weights' gradients and a segment's; of further pieces what is there
-    # already, and holes that the pieces before have left.
+    # already, gradients that autograd adds up, and holes that the pieces before have left.
     space = width * (1.5 * weights + batch * hidden_sizes[0] * DIFFERENTIATED * (periods[0] if periods else 0))
     fixed = width * decoded + max(loss, space) + OVERHEAD
-    return Costs(int(fixed + width * weights), state, int(1.15 * step)) if pieces else Costs(int(fixed), state, int(step))
+    return Costs(int(fixed + 4 * width * weights), state, int(1.15 * step)) if pieces else Costs(int(fixed), state, int(step))
