@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hrnn.cells import BuiltinCell, Cell, CellState, by_hand
+from hrnn.cells import BuiltinCell, Cell, CellState
 from hrnn.cells.ticks import grown, run_ticks, shrunk
 from hrnn.precision import Wide
 from hrnn.schedule import Batch, Plan
@@ -333,6 +333,3 @@ def cleared(history: Tensor, position: Tensor) -> Tensor:
 def learned_starts(cells: Sequence[Cell]) -> list[bool]:
     """Of each level: may its cell start from anything but zero?"""
     return [not isinstance(cell, BuiltinCell) for cell in cells]
-
-
-__all__ = ["Ended", "Listener", "Ran", "Run", "by_hand", "cleared", "learned_starts", "picked", "placed"]

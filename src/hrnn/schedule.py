@@ -145,8 +145,7 @@ def schedule(
     zero? goes_on: the window does, behind these steps; start: number of the first one, for messages."""
     rows, device = clock.position.shape[0], clock.position.device
     first = {name: array(getattr(clock, name)) for name in _CLOCK}
-    there = None if valid is None else np.ascontiguousarray(array(valid).T)
-    resets = None if reset is None else np.ascontiguousarray(array(reset).T)
+    there, resets = _rows_first(valid, steps), _rows_first(reset, steps)
     if there is not None and resets is not None:
         resets = resets & there
     given = any(isinstance(period, Given) for period in periods)
@@ -168,9 +167,8 @@ def schedule(
         first["ordinal"] = ordinal
         there = np.ones((rows, steps), bool) if there is None else there
         resets = np.zeros_like(there) if resets is None else resets
-        flags = np.ascontiguousarray(array(boundaries)[:steps].transpose(2, 1, 0)) if boundaries is not None else None
         told = None if following is None else array(following)
-        levels, after = _levels(periods, first, there, resets, flags, told, learned, goes_on, start)
+        levels, after = _levels(periods, first, there, resets, _rows_first(boundaries, steps), told, learned, goes_on, start)
         top, count = _batches(levels, steps, rows, device, alike=False)
         parts, total = {name: torch.from_numpy(part).to(device) for name, part in after.items()}, int(there.sum())
     if after:
@@ -193,13 +191,18 @@ def complete_steps(
     if not periods:
         return torch.full((rows,), steps)
     first = {name: array(getattr(clock, name)) for name in _CLOCK}
-    there = np.ones((rows, steps), bool) if valid is None else np.ascontiguousarray(array(valid).T)
-    resets = np.zeros_like(there) if reset is None else np.ascontiguousarray(array(reset).T) & there
-    flags = None if boundaries is None else np.ascontiguousarray(array(boundaries)[:steps].transpose(2, 1, 0))
-    top = _levels(periods, first, there, resets, flags, None, (), True, 0)[0][-1]
+    there, resets = _rows_first(valid, steps), _rows_first(reset, steps)
+    there = np.ones((rows, steps), bool) if there is None else there
+    resets = np.zeros_like(there) if resets is None else resets & there
+    top = _levels(periods, first, there, resets, _rows_first(boundaries, steps), None, (), True, 0)[0][-1]
     last = np.zeros(rows, np.int64)
     last[top.at // steps] = top.at % steps  # in the order of time
     return torch.from_numpy(last)
+
+
+def _rows_first(flags: Tensor | None, steps: int) -> Array | None:
+    """Flags (steps or more, B, ...) as (..., B, steps)."""
+    return None if flags is None else np.ascontiguousarray(array(flags)[:steps].T)
 
 
 def array(values: Tensor) -> Array:
