@@ -13,6 +13,7 @@ from hrnn.precision import wide
 from hrnn.segments import Given, Period
 from hrnn.state import State
 from hrnn.tensors import INTEGERS, in_memory
+from hrnn.wiring import Wiring
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # that torch can store and convert, and hardly anything else
 
@@ -42,6 +43,9 @@ class Hierarchy(Protocol):
 
     @property
     def shows_all(self) -> bool: ...
+
+    @property
+    def edges(self) -> Wiring: ...
 
     def initial_state(self, batch: int) -> State: ...
 
@@ -137,19 +141,21 @@ def state(model: Hierarchy, value: Any, batch: int) -> None:
     beyond = [isinstance(p, int) and int(value.clock.position[:, i].max()) > p for i, p in enumerate(model.periods)]
     if _kinds(value) != _expected(model) or any(beyond):
         raise ValueError("state was made by a model with other cells, periods or decoders; start with state=None")
-    if model.tokens and value.history:
-        low, high = (int(v) for v in torch.aminmax(value.history[0]))
-        if low < 0 or high >= model.input_size:
+    remembered = [(part, 0) for part in value.history[:1]] + [(part, -1) for part in value.raw.values()]
+    for part, least in remembered if model.tokens else []:
+        low, high = (int(v) for v in torch.aminmax(part)) if part.numel() else (0, 0)
+        if low < least or high >= model.input_size:
             raise ValueError(
-                f"state remembers the token {low if low < 0 else high}, the model has Tokens({model.input_size}); start with "
-                f"state=None"
+                f"state remembers the token {low if low < least else high}, the model has Tokens({model.input_size}); start "
+                f"with state=None"
             )
 
 
 def _kinds(state: State) -> list[Any]:
     """Of every tensor that belongs to a row: the rest of its shape, dtype and device."""
     cells = [[(part.shape[1:], part.dtype, part.device) for part in cell] for cell in state.cells]
-    return [cells, [(h.shape[0], *h.shape[2:], h.dtype, h.device) for h in state.history]]
+    kept = [("history", h) for h in state.history] + [*state.raw.items()]
+    return [cells, [(name, h.shape[0], *h.shape[2:], h.dtype, h.device) for name, h in kept]]
 
 
 def _expected(model: Hierarchy) -> list[Any]:
@@ -241,8 +247,9 @@ def resets(
 def betas(model: Hierarchy, value: Sequence[float] | None, default: float = 0.0) -> list[float]:
     """One weight for each level below the top; None is the default, or 0 without decoders."""
     below = len(model.periods)
+    read = [model.edges.sends(level) for level in range(below)]
     if value is None:
-        return [0.0 if model.decoders is None else default] * below
+        return [0.0 if model.decoders is None or not one else default for one in read]
     if isinstance(value, int | float):
         raise TypeError(
             f"betas is {shown(value)}; give a list with one weight for each level below the top, "
@@ -259,6 +266,11 @@ def betas(model: Hierarchy, value: Sequence[float] | None, default: float = 0.0)
         raise ValueError(f"betas is {shown(given)}; weights of losses are finite and not negative") from None
     if any(beta > HUGE for beta in numbers):
         raise ValueError(f"betas is {shown(given)}; give at most {HUGE:g}, which is far beyond sense")
+    if stray := [level for level, beta in enumerate(numbers) if beta and not read[level]]:
+        raise ValueError(
+            f"betas is {numbers}, but no level reads the summary of level {stray[0]}, which needs no local loss; give 0 "
+            f"there, or betas=None"
+        )
     if any(numbers) and model.decoders is None:
         raise ValueError(
             f"betas is {numbers}, but the model has no decoders; make or load it with decoders=True, or give betas of 0"

@@ -23,7 +23,8 @@ class Decoder(nn.Module):
     product is a row of `index`, and the summary's product is shared by all indices.
 
     normalized: its loss is divided by the variance of what it is to recover, or the entropy of tokens; 1 is then what is lost
-    by guessing the mean, or by frequency. weighted: tokens count for the inverse of their frequency. See `Statistics`.
+    by guessing the mean, or by frequency. weighted: tokens count for the inverse of their frequency. halves: where an input is
+    two things, the size of the first, each of which is divided by its own variance. See `Statistics`.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Decoder(nn.Module):
         indices: str = "all",
         normalized: bool = True,
         weighted: bool = False,
+        halves: int = 0,
     ):
         super().__init__()
         self.reach, self.tokens, self.indices = reach, tokens, indices
@@ -46,7 +48,7 @@ class Decoder(nn.Module):
         self.index = nn.Parameter(torch.empty(reach, sizes[1]))
         self.statistics: Statistics | None = None
         if normalized or weighted:
-            self.statistics = Statistics(outputs, tokens=tokens, normalized=normalized, weighted=weighted)
+            self.statistics = Statistics(outputs, tokens=tokens, normalized=normalized, weighted=weighted, halves=halves)
         self._reset_first()
 
     def _reset_first(self) -> None:
@@ -109,7 +111,8 @@ class Decoder(nn.Module):
         if self.tokens:
             values = F.cross_entropy(decoded.flatten(0, 1), targets.flatten(), reduction="none").view(targets.shape)
         else:
-            values = (decoded - targets).square().mean(-1)
+            errors = (decoded - targets).square()
+            values = (errors if scale is None or scale.features is None else errors * scale.features).mean(-1)
         if scale is not None and (weights := scale.of(targets)) is not None:
             values = values * weights
         if index.shape[0] == 1:

@@ -13,17 +13,21 @@ from torch import Tensor
 from hrnn.arguments import LARGEST, each, entries, flag, shown, whole
 from hrnn.decoders import INDICES
 from hrnn.formats import check_format
-from hrnn.room import weight_numbers
+from hrnn.readers import READERS
+from hrnn.room import MOST_AT_ONCE, weight_numbers
 from hrnn.segments import Given, Period, reach_of
 from hrnn.statistics import SYMBOL_WEIGHTS
+from hrnn.wiring import CONTEXTS, READS, Wiring
 
 _LEVELS = _DECODER_LAYERS = 1000  # more of either would only take minutes to make
 STATISTICS = "statistics"  # of a decoder, by the name of its module
 _ENTRIES = {
     *("inputs", "hidden_sizes", "periods", "cell", "decoders", "decoder_layers", "decoder_units", "indices"),
     *("normalized", "symbol_weights", "output", "batch_first", "check_finite"),
+    *("reads", "reader", "context", "burn_in", "segments"),
 }
 OUTPUTS = ("lowest", "all")
+MOST_PLACES = 10_000_000  # raw inputs that a tick reads
 
 
 def checked_sizes(hidden_sizes: Sequence[int]) -> list[int]:
@@ -110,6 +114,49 @@ def checked_output(output: Any) -> str:
     return output
 
 
+def checked_edges(
+    periods: Sequence[Period], reads: Any, reader: Any, context: Any, burn_in: Any, segments: Any
+) -> tuple[Wiring, list[int | None], list[Any], list[str]]:
+    """Who reads what; how many segments share a batch, None: not said; readers and contexts, one for each level."""
+    below = len(periods)
+    given = {"reads": (reads, READS, "levels above the lowest"), "context": (context, CONTEXTS, "levels below the top")}
+    words: dict[str, list[Any]] = {}
+    for name, (value, allowed, levels) in given.items():
+        words[name] = each(name, value, below, levels)
+        for one in words[name] or [value]:
+            if not isinstance(one, str) or one not in allowed:
+                raise ValueError(
+                    f"{name} is {shown(value)}; expected one of {', '.join(map(repr, allowed))}, or a list of them"
+                )
+    readers = each("reader", reader, below, "levels above the lowest")
+    for i, one in enumerate(readers):
+        if words["reads"][i] == "summary":
+            readers[i] = None
+        elif not (callable(one) or (isinstance(one, str) and one in READERS)):
+            names = ", ".join(map(repr, READERS))
+            raise ValueError(
+                f"reader is {shown(one)} for level {i + 1}; expected one of {names}, or a callable that makes a module"
+            )
+    wiring = Wiring(tuple(periods), tuple(words["reads"]), whole("burn_in", burn_in, 0), (1,) * below)
+    if wiring.burn_in and (not below or wiring.sends(0)):
+        why = "the hierarchy has one level" if not below else "level 1 reads the summary of the lowest level"
+        raise ValueError(f"burn_in is {wiring.burn_in} and {why}; give 0, or reads='inputs' for level 1")
+    if math.prod(wiring.parts(wiring.highest)) > MOST_PLACES:
+        raise ValueError(
+            f"periods is {shown(list(periods))}, and level {wiring.highest} reads all inputs of a segment below it; give "
+            f"shorter periods, of {MOST_PLACES:,} steps together at most, or reads='summary' for that level"
+        )
+    counts = each("segments", segments, below, "levels below the top")
+    for i, count in enumerate(counts):
+        if count is not None:
+            counts[i] = count = whole("segments", count, most=MOST_AT_ONCE, remedy="at least 1, or None")
+        if not wiring.shares(i):
+            if count not in (None, 1) and isinstance(segments, Sequence):
+                raise ValueError(f"segments is {shown(segments)}, and level {i} sends or reads a summary; give 1 or None there")
+            counts[i] = 1
+    return wiring, counts, readers, words["context"]
+
+
 def stored(path: str | Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration that a model's file holds."""
     config = check_format("model", metadata, path)
@@ -130,6 +177,9 @@ def numbers(config: Mapping[str, Any]) -> int:
         decoder_layers=config["decoder_layers"],
         decoder_units=config["decoder_units"],
         decoders=config["decoders"],
+        reads=config["reads"],
+        context=config["context"],
+        readers=config["reader"],
     )
     rows: int = sum(size * p for size, p in zip(sizes, config["periods"], strict=False) if isinstance(p, int))
     return weights + rows
@@ -142,6 +192,7 @@ def check_described(config: Mapping[str, Any], weights: Mapping[str, Tensor]) ->
     checked_output(config["output"])
     sizes = checked_sizes(config["hidden_sizes"])
     periods = checked_periods([Given(p["given"]) if isinstance(p, dict) else p for p in config["periods"]], len(sizes))
+    checked_edges(periods, *(config[name] for name in ("reads", "reader", "context", "burn_in", "segments")))
     options = checked_decoders(
         len(periods), *(config[name] for name in ("decoder_layers", "decoder_units", "indices", "normalized"))
     )

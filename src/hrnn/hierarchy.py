@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,13 @@ from hrnn.decoders import Decoder
 from hrnn.executor import Listener, Run, learned_starts
 from hrnn.formats import numbered
 from hrnn.precision import without_autocast
+from hrnn.readers import ReaderChoice, make_reader
 from hrnn.recovery import AT_ONCE, Recovery, pieces
-from hrnn.room import check_fits, output_size
+from hrnn.room import check_fits, input_sizes, output_size, side_by_side
 from hrnn.schedule import schedule
 from hrnn.segments import Behind, Clock, Given, Period, reach_of
 from hrnn.state import State
+from hrnn.wiring import Wiring
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,18 @@ class HRNN(nn.Module):
     symbol_weights: "equal", or "inverse": tokens count for the inverse of their frequency in the lowest local loss
     output:        what the output has at every step: the hidden state of the "lowest" level, as in the paper, or those of "all"
                    levels, the lowest first
+    reads:         for all levels above the lowest, or a list: what a level reads when it ticks. "summary": the hidden state of
+                   the level below, as in the paper; "inputs": the raw inputs of the segment of the level below that has just
+                   ended, so that nothing hidden goes up and no gradient has to come down; or "both"
+    reader:        for all levels above the lowest, or a list: what makes a vector of those inputs. "linear": relu(W · inputs);
+                   "maximum": half of it the largest over the parts of V · part, for rare events; or a callable (parts,
+                   input_size, size) -> module, see hrnn.readers
+    context:       for all levels below the top, or a list: where the hidden state above enters a segment. "input": as an input
+                   of the first tick, as in the paper; "state": as the initial state
+    burn_in:       so many inputs before each segment are read once more by the lowest level, from the context on; where its
+                   summary is not read
+    segments:      for all levels below the top, or a list: how many consecutive segments of a row share a batch, where their
+                   level sends and reads no summary; None: as many as take about 8 MB. Gradients do not depend on it
     batch_first:   inputs, outputs, boundaries and reset are (batch, time, ...)
     check_finite:  refuse inputs that are not finite, naming step and row
 
@@ -78,6 +92,11 @@ class HRNN(nn.Module):
         normalized: bool | Sequence[bool] = True,
         symbol_weights: str = "equal",
         output: str = "lowest",
+        reads: str | Sequence[str] = "summary",
+        reader: ReaderChoice | Sequence[ReaderChoice | None] = "linear",
+        context: str | Sequence[str] = "input",
+        burn_in: int = 0,
+        segments: int | Sequence[int | None] | None = None,
         batch_first: bool = False,
         check_finite: bool = False,
     ):
@@ -95,6 +114,10 @@ class HRNN(nn.Module):
         flag("decoders", decoders)
         options = description.checked_decoders(len(self.periods), decoder_layers, decoder_units, indices, normalized)
         weighted = description.checked_weights(symbol_weights, self.tokens) != "equal"
+        self.edges, self._segments, readers, contexts = description.checked_edges(
+            self.periods, reads, reader, context, burn_in, segments
+        )
+        self.paper_edges = self.edges.plain and "state" not in contexts  # all summaries read, all contexts inputs
         self._config = {
             "inputs": {"tokens": self.input_size} if self.tokens else self.input_size,
             "hidden_sizes": self.hidden_sizes,
@@ -103,6 +126,11 @@ class HRNN(nn.Module):
             **options,
             "symbol_weights": symbol_weights,
             "output": description.checked_output(output),
+            "reads": list(self.edges.reads),
+            "reader": [one if isinstance(one, str) else None for one in readers],
+            "context": contexts,
+            "burn_in": self.edges.burn_in,
+            "segments": self._segments,
             "batch_first": batch_first,
             "check_finite": check_finite,
         }
@@ -110,20 +138,28 @@ class HRNN(nn.Module):
             what = f"hidden_sizes is {shown(self.hidden_sizes)}, periods {shown(self.periods)}, inputs {shown(inputs)}"
             count = description.numbers({**self._config, "decoders": decoders})
             check_fits(f"{what}, decoder_units {shown(decoder_units)}", 4 * count)
-        sizes = [self.input_size, *self.hidden_sizes, 0]
+        sizes = [*self.input_sizes, 0]
+        above = [*self.hidden_sizes[1:], 0]
         self.cells = nn.ModuleList(
-            _make_cell(choices[i], sizes[i], sizes[i + 2], sizes[i + 1], self.tokens and i == 0) for i in range(levels)
+            _make_cell(choices[i], sizes[i], above[i], self.hidden_sizes[i], self.tokens and i == 0, [*contexts, "input"][i])
+            for i in range(levels)
+        )
+        self.readers = nn.ModuleList(
+            make_reader(readers[i - 1], self.edges.parts(i), self.input_size, self.hidden_sizes[i], self.tokens)
+            if self.edges.takes(i)
+            else nn.Identity()
+            for i in range(1, levels)
         )
         self.state_kinds: dict[Any, list[Any]] = {}  # see hrnn.checks
         self.decoders = self._make_decoders(options, weighted) if decoders else None
 
     def _make_decoders(self, options: dict[str, list[Any]], weighted: bool) -> nn.ModuleList:
-        """One for each level below the top. weighted: symbols count for the inverse of their frequency."""
-        sizes = [self.input_size, *self.hidden_sizes]
+        """One for each level below the top, but for those whose summary nobody reads. weighted: symbols count for the
+        inverse of their frequency."""
         return nn.ModuleList(
             Decoder(
                 self.hidden_sizes[i],
-                sizes[i],
+                self.input_sizes[i],
                 reach_of(period),
                 tokens=self.tokens and i == 0,
                 layers=options["decoder_layers"][i],
@@ -131,7 +167,10 @@ class HRNN(nn.Module):
                 indices=options["indices"][i],
                 normalized=options["normalized"][i],
                 weighted=weighted and i == 0,
+                halves=self.hidden_sizes[i - 1] if i and self.edges.reads[i - 1] == "both" else 0,
             )
+            if self.edges.sends(i)
+            else nn.Identity()
             for i, period in enumerate(self.periods)
         )
 
@@ -159,6 +198,20 @@ class HRNN(nn.Module):
         return output_size(self.hidden_sizes, "all" if self.shows_all else "lowest")
 
     @property
+    def input_sizes(self) -> list[int]:
+        """Numbers of what each level reads at a tick, the context left out."""
+        return input_sizes(self.input_size, self.hidden_sizes, self.edges.reads)
+
+    def wiring(self, rows: int) -> Wiring:
+        """Who reads what of whom, in batches of a window of so many rows."""
+        widths = self.hidden_sizes
+        found = [
+            side_by_side(widths[i], reach_of(self.periods[i]), rows) if own is None else own
+            for i, own in enumerate(self._segments)
+        ]
+        return replace(self.edges, segments=tuple(found))
+
+    @property
     def builtin(self) -> bool:
         """Are all cells built in, and as they were made?"""
         return all(by_hand(cell) for cell in self.cells)
@@ -176,7 +229,9 @@ class HRNN(nn.Module):
         """The decoder of a level below the top."""
         if self.decoders is None:
             raise ValueError(f"level is {shown(level)}, but the model has no decoders; make or load it with decoders=True")
-        return self.decoders[_level("level", level, len(self.decoders))]  # type: ignore[return-value]
+        if not isinstance(found := self.decoders[_level("level", level, len(self.decoders))], Decoder):
+            raise ValueError(f"level is {level}, whose summary no level reads: it has no decoder")
+        return found
 
     def initial_state(self, batch: int) -> State:
         """The state of `batch` rows before their sequences begin."""
@@ -187,14 +242,23 @@ class HRNN(nn.Module):
         device = self.device
         with torch.no_grad():
             cells = tuple(tuple(p.detach().clone() for p in self.cell(i).initial_state(batch)) for i in range(len(self.cells)))
-        sizes = [self.input_size, *self.hidden_sizes]
-        history = []
-        for i, period in enumerate(self.periods if self.decoders is not None else []):
-            tokens = self.tokens and i == 0
-            shape = (reach_of(period), batch) if tokens else (reach_of(period), batch, sizes[i])
-            history.append(torch.zeros(shape, dtype=torch.int64 if tokens else self.dtype, device=device))
+        sizes = self.input_sizes
+
+        def nothing(count: int, tokens: bool, size: int) -> Tensor:
+            shape = (count, batch) if tokens else (count, batch, size)
+            return torch.zeros(shape, dtype=torch.int64 if tokens else self.dtype, device=device)
+
+        history = [
+            nothing(reach_of(period) * self.edges.sends(i), self.tokens and i == 0, sizes[i])
+            for i, period in enumerate(self.periods if self.decoders is not None else [])
+        ]
+        raw = {
+            name: nothing(count, self.tokens, self.input_size) - int(self.tokens)
+            for name, count in (("inputs", self.edges.places(self.edges.highest)), ("recent", self.edges.burn_in))
+            if count
+        }
         clock = Clock.start(batch, len(self.periods), device)
-        return State(cells, clock, torch.arange(batch, device=device), tuple(history))
+        return State(cells, clock, torch.arange(batch, device=device), tuple(history), **raw)
 
     def reset(self, state: State, rows: Bool[Tensor, " batch"]) -> State:
         """`state` with the rows where `rows` is true back before the start of a sequence."""
@@ -216,6 +280,7 @@ class HRNN(nn.Module):
             state.clock.cleared(rows),
             state.row,
             tuple(mixed(a, b, 1) for a, b in zip(fresh.history, state.history, strict=True)),
+            **{name: mixed(part, state.raw[name], 1) for name, part in fresh.raw.items()},
         )
 
     def forward(
@@ -257,11 +322,14 @@ class HRNN(nn.Module):
             state = self.reset(state, at_start)
         with without_autocast(self.device):
             there = None if valid is None else torch.arange(steps, device=self.device)[:, None] < valid
+            wiring = self.wiring(batch)
             plan = schedule(
-                self.periods, state.clock, steps, boundaries=given, following=Behind().after(given, valid, steps), valid=there,
+                wiring, state.clock, steps, boundaries=given, following=Behind().after(given, valid, steps), valid=there,
                 reset=later, learned=learned_starts(self.levels),
             )  # fmt: skip
-            run = Run(self.levels, state, shows_all=self.shows_all and listener is None, listener=listener)
+            run = Run(
+                self.levels, state, wiring, list(self.readers), shows_all=self.shows_all and listener is None, listener=listener
+            )
             run.run(plan, x)
             output = run.output(steps)
             return (tensors.swapped(output) if self.batch_first else output), run.after()
@@ -278,14 +346,21 @@ class HRNN(nn.Module):
         """What decoders recover from the summaries of these inputs; the arguments are those of `forward`. For each level below
         the top (reach,): of the input j ticks back what is lost, j from 1. 0 is nothing, 1 as much as by guessing the mean, or
         by frequency; nan where no segment was so long."""
-        found = [Recovery(self.decoder(level)) for level in range(len(self.periods))]
+        found = {level: Recovery(self.decoder(level)) for level in range(len(self.periods)) if self.edges.sends(level)}
         at_once = AT_ONCE // max(1, x.shape[1] * self.hidden_sizes[0]) if isinstance(x, Tensor) and x.dim() > 1 else 0
         if boundaries is not None or self.batch_first or not 0 < at_once < len(x):
             self._run(x, state, boundaries, lengths, reset, lambda ended: found[ended.level].add(ended))
-            return [one.lost() for one in found]
+            return self._lost(found)
         for some, left, starts in pieces(x, lengths, reset, at_once):  # outputs are not kept: no more than these are there
             _, state = self._run(some, state, None, left, starts, lambda ended: found[ended.level].add(ended))
-        return [one.lost() for one in found]
+        return self._lost(found)
+
+    def _lost(self, found: dict[int, Recovery]) -> list[Tensor]:
+        """Of each level below the top; nan where nobody reads its summary."""
+        return [
+            found[level].lost() if level in found else torch.full((reach_of(period),), torch.nan, dtype=torch.float64)
+            for level, period in enumerate(self.periods)
+        ]
 
     def step(
         self,
@@ -317,10 +392,13 @@ class HRNN(nn.Module):
 
     @staticmethod
     def load(
-        path: str | Path, cell: CellChoice | Sequence[CellChoice] | None = None, device: torch.device | str = "cpu"
+        path: str | Path,
+        cell: CellChoice | Sequence[CellChoice] | None = None,
+        device: torch.device | str = "cpu",
+        reader: ReaderChoice | Sequence[ReaderChoice | None] | None = None,
     ) -> HRNN:
-        """Read what `save` wrote. A model with a user's cells wants them again, as `cell`. A file that is damaged, or was made
-        to do harm, gets a ValueError."""
+        """Read what `save` wrote. A model with a user's cells wants them again, as `cell`, and one with a user's readers these,
+        as `reader`. A file that is damaged, or was made to do harm, gets a ValueError."""
         device = tensors.device_of(device)
         weights, metadata = tensors.read(path)
         if metadata is None:
@@ -333,11 +411,15 @@ class HRNN(nn.Module):
             )
         try:
             description.check_described(config, weights)
+            takes = [one != "summary" for one in config["reads"]]
+            if reader is None and any(one is None and own for one, own in zip(config["reader"], takes, strict=True)):
+                raise ValueError("it has a reader of the user's; give it again: load(path, reader=...)")
             model = HRNN(
                 Tokens(config["inputs"]["tokens"]) if isinstance(config["inputs"], dict) else config["inputs"],
                 periods=[Given(p["given"]) if isinstance(p, dict) else p for p in config["periods"]],
                 cell=stored if cell is None else cell,
-                **{name: value for name, value in config.items() if name not in ("inputs", "periods", "cell")},
+                reader=config["reader"] if reader is None else reader,
+                **{name: value for name, value in config.items() if name not in ("inputs", "periods", "cell", "reader")},
             )
             model.to(dtype=description.matched(weights, model.state_dict()))
         except (TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError) as error:
@@ -363,14 +445,22 @@ def _checked_inputs(inputs: Any) -> int:
         raise ValueError(f"inputs is {given[:100]}; give hrnn.Tokens(n) or the size of the input vectors, at least 1") from None
 
 
-def _make_cell(choice: CellChoice, inputs: int, context: int, hidden: int, tokens: bool) -> nn.Module:
+def _make_cell(choice: CellChoice, inputs: int, above: int, hidden: int, tokens: bool, context: str) -> nn.Module:
     if isinstance(choice, str):
         if choice not in BUILTIN:
             raise ValueError(f"cell is {shown(choice)}; expected one of {sorted(BUILTIN)}, or a callable that makes a module")
-        return BUILTIN[choice](inputs, context, hidden, tokens)
+        return BUILTIN[choice](inputs, above, hidden, tokens, context)
     if not callable(choice):
         raise TypeError(f"cell is {shown(choice)}; give a name or a callable (input_size, hidden_size) -> nn.Module")
-    module = choice(inputs + context, hidden)
+    module = choice(inputs + above * (context == "input"), hidden)
     if not isinstance(module, nn.Module):
         raise TypeError(f"cell returned a {type(module).__name__}; expected an nn.Module with step and initial_state")
-    return UserCell(module, inputs, context, hidden, tokens)
+    cell = UserCell(module, inputs, above, hidden, tokens, context)
+    if cell.starts_from_context:
+        with torch.enable_grad():
+            if any(part.requires_grad for part in cell.initial_state(1)):
+                raise ValueError(
+                    f"cell {type(module).__name__} learns its initial state, which context='state' does not use: segments "
+                    f"start from the context; give context='input', or an initial_state without parameters"
+                )
+    return cell

@@ -11,6 +11,7 @@ OBJECTS = 9_000  # bytes of the views that are kept of a tick
 OVERHEAD = 2_000_000  # what a first window takes of allocators, libraries and interpreter, whatever its size
 MOST_AT_ONCE = 1000  # segments, whoever says so: beyond it nothing is quicker
 AT_ONCE, ENOUGH = 2_500_000, 8  # bytes, batches or segments that are differentiated together
+SIDE_BY_SIDE = 8_000_000  # bytes of segments that share a batch
 _SHOWN = 2**18  # numbers of the output that a loss is shown at once
 BACKWARD_TICKS = 16  # how many ticks are differentiated at once: bounds the temporaries, whatever a block's length
 _POWERS = ["", "k", "m", "g", "t"]  # of bytes, as users write them
@@ -26,18 +27,41 @@ def weight_numbers(
     decoder_layers: Sequence[int],
     decoder_units: Sequence[int],
     decoders: bool,
+    reads: Sequence[str] = (),
+    context: Sequence[str] = (),
+    readers: Sequence[str | None] = (),
 ) -> int:
-    """How many weights a model has, those of cells with other names than the built-in ones left out."""
-    sizes, total = [inputs, *hidden_sizes, 0], 0
-    for level, cell in enumerate(cells):
+    """How many weights a model has, those of cells and readers with other names than the built-in ones left out."""
+    reads, context = reads or ["summary"] * len(reaches), context or ["input"] * len(reaches)
+    sizes, total = input_sizes(inputs, hidden_sizes, reads), 0
+    above = [*hidden_sizes[1:], 0]
+    for level, (cell, enters) in enumerate(zip(cells, [*context, "input"], strict=True)):
         if cell in CELLS:
-            total += cell_numbers(str(cell), sizes[level], sizes[level + 2], sizes[level + 1])
+            total += cell_numbers(str(cell), sizes[level], above[level] * (enters == "input"), hidden_sizes[level])
+            total += (above[level] + 1) * hidden_sizes[level] * CELLS[str(cell)][1] if enters == "state" else 0
+    for level, reader in enumerate(readers, start=1):
+        total += 0 if reader is None else reader_numbers(reader, inputs, hidden_sizes[level], reaches[:level])
     for level, reach in enumerate(reaches if decoders else []):
+        if reads[level] == "inputs":
+            continue
         layers, units, outputs = decoder_layers[level], decoder_units[level], sizes[level]
         first = units if layers > 1 else outputs
         total += first * (hidden_sizes[level] + reach + 1)
         total += 0 if layers == 1 else (layers - 2) * units * (units + 1) + (units + 1) * outputs
     return total
+
+
+def input_sizes(inputs: int, hidden_sizes: Sequence[int], reads: Sequence[str]) -> list[int]:
+    """Numbers of what each level reads at a tick, the context left out."""
+    above = zip(hidden_sizes, hidden_sizes[1:], reads, strict=False)
+    return [inputs, *(below * (one != "inputs") + own * (one != "summary") for below, own, one in above)]
+
+
+def reader_numbers(reader: str, inputs: int, size: int, reaches: Sequence[int]) -> int:
+    """Weights of a level's reader."""
+    width = size // 2 if reader == "maximum" else size
+    sizes = [inputs, *[size] * (len(reaches) - 1)]
+    return sum(width * (reach * one + 1) + (size - width) * (one + 1) for reach, one in zip(reaches, sizes, strict=True))
 
 
 def cell_numbers(cell: str, below: int, above: int, size: int) -> int:
@@ -67,6 +91,17 @@ def segments_at_once(cell: str, size: int, period: int, rows: int, numbers: int,
 def batches_at_once(size: int, steps: int, batches: int, width: int = 4) -> int:
     """The same without compiled code, of so many batches that have so many steps of all rows."""
     return max(1, min(ENOUGH, AT_ONCE * max(1, batches) // max(1, 10 * size * width * steps)))
+
+
+def side_by_side(size: int, period: int, rows: int) -> int:
+    """How many segments of a level whose summary nobody reads share a batch, unless somebody says otherwise: as many as take
+    8 MB in float32, of all rows."""
+    return max(1, min(MOST_AT_ONCE, SIDE_BY_SIDE // (10 * size * 4 * period * max(1, rows))))
+
+
+def ticks_at_once(places: int, numbers: int, size: int, rows: int) -> int:
+    """Ticks, of one row if there are `rows` that are alike, whose raw inputs are read at once: as many as take 2.5 MB."""
+    return max(1, AT_ONCE // (4 * max(1, rows) * (2 * places * numbers + 3 * size)))
 
 
 def shown_at_once(rows: int, size: int) -> int:

@@ -6,6 +6,9 @@ below, for the rows that have it; before the first tick comes what was unfinishe
 tree: the top's only batch is the root, those of the lowest level are the leaves, and going through it in depth is going through
 the window in time.
 
+Where a level reads nothing hidden of the levels below (`Wiring.leads`), all ticks of a batch run first, and so many consecutive
+segments that they begin (`Wiring.segments`) share a batch of the level below. Its columns are then not rows but segments.
+
 Where all rows do the same (fixed periods, no lengths), one row stands for all of them, and windows that are alike share a plan.
 """
 
@@ -22,7 +25,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hrnn.segments import Clock, Given, Period, known_in_advance, reach_of
+from hrnn.places import Places, Rows
+from hrnn.segments import Clock, Given, known_in_advance, reach_of
+from hrnn.wiring import Wiring
 
 Array = NDArray[Any]
 _CLOCK = ("position", "span", "ordinal", "ticked", "skipped")
@@ -36,17 +41,20 @@ class Table:
     row: Tensor  # (S,)
     counts: Tensor  # (S,) ticks in these steps
     before: Tensor  # (S,) ticks in earlier windows, of segments that go on
+    last: Array  # (S,) is it its row's last one?
     facts: dict[str, Tensor]  # (S,) complete, open; ordinal; ticks, span in steps; read: the span of the segment before
     at: Tensor  # (M,) step * rows + row
     unborn: Tensor | None  # (M,) the level below has nothing to send up
     reset: Tensor | None  # (M,) of the top: a sequence starts
     alike: bool  # do all rows do the same?
     rows: int  # of the whole batch
+    segments: Array  # (S,) their numbers in `Rows`
+    ticks: Array  # (M,)
 
 
 @dataclass(slots=True)
 class Batch:
-    """One segment of n rows. sizes: for how many of them each tick runs."""
+    """Some segments, n columns: one of each of some rows, or several. sizes: for how many of them each tick runs."""
 
     table: Table
     segments: slice
@@ -56,42 +64,106 @@ class Batch:
     fresh: bool  # its segments start here; or they go on from the state that the window began with
     ends: bool  # are some complete?
     open: bool  # are some unfinished behind these steps?
-    everyone: bool  # are its rows all rows, in their order?
-    place: Tensor | None  # (n,) where its rows are in the batch above; None: at the same places
-    below: dict[int, Batch] = field(default_factory=dict)  # j + 1: after tick j; 0: what was unfinished before
+    everyone: bool  # are its columns all rows, in their order?
+    column: Tensor | None  # (n,) in which columns of the batch above its segments lie; None: in the same
+    place: Tensor | None  # (n,) which ticks of the batch above began them, where these all run first
+    below: dict[int, Batch] = field(default_factory=dict)  # from 1: see `_batches`; 0: what was unfinished before
     length: int = 0  # ticks, in that process that has the most of them
+    children: int = 0  # numbers of batches below it, in that process that has the most of them
     steps: int = 0  # ticks of all rows, in all processes
+    known: dict[str, Any] = field(default_factory=dict)  # what has been found of it already
 
     @property
     def alike(self) -> bool:
         return self.table.alike
 
     @property
+    def single(self) -> bool:
+        """Has each row one segment at most?"""
+        return not self.alike or self.segments.stop - self.segments.start == 1
+
+    @property
     def rows(self) -> Tensor | None:
         """(n,) None: all, in their order."""
-        return None if self.everyone else self.table.row[self.segments]
+        return None if self.everyone else self._each(self.table.row, "row")
 
     @property
     def at(self) -> Any:
-        """Of the lowest level: step * rows + row of each tick, or, if rows are alike, a slice of steps."""
+        """Of the lowest level: step * rows + row of each tick, or, if rows are alike, its step; a slice where these are one
+        behind the other."""
         if not self.alike:
             return self.table.at[self.ticks]
-        start = int(self.table.at[self.ticks.start]) // self.table.rows if self.sizes else 0
-        return slice(start, start + len(self.sizes))
+        if "at" not in self.known:
+            steps = self.table.at[self.ticks] // self.table.rows
+            start = int(steps[0]) if self.sizes else 0
+            self.known["at"] = slice(start, start + len(self.sizes)) if self.single else steps
+        return self.known["at"]
+
+    def taken(self, x: Tensor) -> Tensor:
+        """(ticks, ...) of what is (steps * rows, ...)."""
+        at, rows = self.at, self.table.rows
+        if not self.alike:
+            return x.index_select(0, at)
+        if isinstance(at, slice):
+            return x[at.start * rows : at.stop * rows]
+        found: Tensor = x.unflatten(0, (-1, rows)).index_select(0, at).flatten(0, 1)
+        return found
+
+    def numbers(self) -> Tensor:
+        """(ticks,) step * rows + row of each."""
+        if not self.alike:
+            return self.table.at[self.ticks]
+        rows = self.table.rows
+        steps = self.table.at[self.ticks] // rows
+        return (steps[:, None] * rows + torch.arange(rows, device=steps.device)).flatten()
+
+    def in_order(self) -> Tensor | None:
+        """(ticks,) where rows are alike: its ticks in the order of steps and rows; None: they are."""
+        if isinstance(self.at, slice):
+            return None
+        if "order" not in self.known:
+            self.known["order"] = self.numbers().argsort()
+        return self.known["order"]  # type: ignore[no-any-return]
+
+    @property
+    def start(self) -> int:
+        """Where rows are alike: the first step that it has."""
+        return self.at.start if isinstance(self.at, slice) else int(self.at.min())
+
+    def _each(self, values: Tensor, name: str) -> Tensor:
+        """Of each of its columns, what `values` (S,) has of each segment; rows: their numbers."""
+        found = values[self.segments]
+        if not self.alike:
+            return found
+        if self.single:
+            return found.expand(self.n)
+        rows = self.table.rows
+        if name == "row":
+            return torch.arange(rows, device=found.device).repeat(len(found))
+        return found.repeat_interleave(rows)
 
     @property
     def counts(self) -> Tensor:
         """(n,) ticks in these steps."""
-        return self.table.counts[self.segments].expand(self.n)
+        return self._each(self.table.counts, "counts")
 
     @property
     def before(self) -> Tensor | None:
         """(n,) ticks in earlier windows; None: none."""
-        return None if self.fresh else self.table.before[self.segments].expand(self.n)
+        return None if self.fresh else self._each(self.table.before, "before")
 
     def fact(self, name: str) -> Tensor:
         """(n,), see `Table.facts`."""
-        return self.table.facts[name][self.segments].expand(self.n)
+        return self._each(self.table.facts[name], name)
+
+    def kept(self) -> Tensor | None:
+        """The columns that are the last segment of their row; None: all of them."""
+        if "kept" not in self.known:
+            last = torch.from_numpy(self.table.last[self.segments])
+            last = last.repeat_interleave(self.table.rows) if self.alike else last
+            device = self.table.row.device
+            self.known["kept"] = None if bool(last.all()) else last.nonzero()[:, 0].to(device)
+        return self.known["kept"]  # type: ignore[no-any-return]
 
     def which(self, name: str) -> Any:
         """The places of its rows that are `complete` or `open`."""
@@ -104,12 +176,28 @@ class Batch:
             return None
         return which[self.ticks].repeat_interleave(self.table.rows) if self.alike else which[self.ticks]
 
+    def begun(self) -> list[tuple[int, Batch]]:
+        """The batches below it but for what was unfinished before, in the order of time."""
+        return [(number, self.below[number]) for number in sorted(self.below) if number]
+
+    def order_below(self) -> tuple[Tensor | None, list[int]]:
+        """Where all of its ticks run first: the ticks that begin the columns of the batches below, one batch behind the other,
+        None: one tick behind the other; and how many columns each batch has."""
+        if "below" not in self.known:
+            some = [batch for _, batch in self.begun() if batch.n]
+            places = [batch.place for batch in some if batch.place is not None]
+            order = torch.cat(places) if places else None
+            plain = order is None or bool((order == torch.arange(len(order), device=order.device)).all())
+            self.known["below"] = None if plain else order, [batch.n for batch in some]
+        return self.known["below"]  # type: ignore[no-any-return]
+
 
 @dataclass
 class Plan:
     """top: the top's batch. clock: behind the steps. steps: of all rows, in all processes. count: of each level, batches that
     tick. shift (rows, levels): what has to be added to ordinals, where rows are alike. apart: do some rows, of any process,
-    tick at other steps than others? key: processes whose rows do the same have the same number"""
+    tick at other steps than others? key: processes whose rows do the same have the same number. places: of the raw inputs that
+    levels read; None: none does"""
 
     top: Batch
     clock: Clock
@@ -118,17 +206,18 @@ class Plan:
     shift: Tensor | None
     apart: bool
     key: int
+    places: Places | None = None
 
 
 def nobody() -> Batch:
     """A batch that only other processes have rows in."""
     none = torch.zeros(0, dtype=torch.int64)
-    table = Table(none, none, none, {}, none, None, None, False, 0)
-    return Batch(table, slice(0, 0), slice(0, 0), 0, [], True, False, False, True, None)
+    table = Table(none, none, none, none.numpy(), {}, none, None, None, False, 0, none.numpy(), none.numpy())
+    return Batch(table, slice(0, 0), slice(0, 0), 0, [], True, False, False, True, None, None)
 
 
 def schedule(
-    periods: Sequence[Period],
+    wiring: Wiring,
     clock: Clock,
     steps: int,
     *,
@@ -143,7 +232,7 @@ def schedule(
     """Steps of B rows as batches. boundaries (steps or more, B, given levels); following (B, given levels): is a boundary known
     to come behind each row's last step? valid, reset (steps, B); learned: of each level, may its cell start from anything but
     zero? goes_on: the window does, behind these steps; start: number of the first one, for messages."""
-    rows, device = clock.position.shape[0], clock.position.device
+    rows, device, periods = clock.position.shape[0], clock.position.device, wiring.periods
     first = {name: array(getattr(clock, name)) for name in _CLOCK}
     there, resets = _rows_first(valid, steps), _rows_first(reset, steps)
     if there is not None and resets is not None:
@@ -159,7 +248,7 @@ def schedule(
         kept = [part[:1].tobytes() if part is not None else b"" for part in (*first.values(), there, resets)]
         shift = _with_top(ordinal - first["ordinal"]).to(device)
         key = zlib.crc32(b"".join(kept))
-        top, count, after, total = _of_one(tuple(periods), rows, steps, tuple(kept), tuple(learned), goes_on, device)
+        top, count, after, total, places = _of_one(wiring, rows, steps, tuple(kept), tuple(learned), goes_on, device)
         parts = {name: torch.from_numpy(part).to(device).repeat(rows, 1) for name, part in after.items()}  # its own
         if after and shift is not None:
             parts["ordinal"] = parts["ordinal"] + shift[:, :-1]
@@ -168,34 +257,39 @@ def schedule(
         there = np.ones((rows, steps), bool) if there is None else there
         resets = np.zeros_like(there) if resets is None else resets
         told = None if following is None else array(following)
-        levels, after = _levels(periods, first, there, resets, _rows_first(boundaries, steps), told, learned, goes_on, start)
-        top, count = _batches(levels, steps, rows, device, alike=False)
+        levels, after = _levels(wiring, first, there, resets, _rows_first(boundaries, steps), told, learned, goes_on, start)
+        top, count, places = _batches(wiring, levels, steps, rows, device, alike=False)
         parts, total = {name: torch.from_numpy(part).to(device) for name, part in after.items()}, int(there.sum())
     if after:
         clock = Clock(**(parts if shift is None else parts | {"skipped": clock.skipped}))
-    return Plan(top, clock, total, count, shift, shift is None, key)
+    return Plan(top, clock, total, count, shift, shift is None, key, places)
 
 
 def complete_steps(
-    periods: Sequence[Period],
+    wiring: Wiring,
     clock: Clock,
     steps: int,
     *,
     boundaries: Tensor | None,
     valid: Tensor | None,
     reset: Tensor | None,
+    alike: bool = False,
 ) -> Tensor:
     """(B,) of a window that goes on: how many steps each row has before the last tick of the top, so before its last segment
-    of the level below."""
+    of the level below; if rows are alike, before those that may belong to a batch with segments that are still to come."""
     rows = clock.position.shape[0]
-    if not periods:
+    if not wiring.periods:
         return torch.full((rows,), steps)
     first = {name: array(getattr(clock, name)) for name in _CLOCK}
     there, resets = _rows_first(valid, steps), _rows_first(reset, steps)
     there = np.ones((rows, steps), bool) if there is None else there
     resets = np.zeros_like(there) if resets is None else resets & there
-    top = _levels(periods, first, there, resets, _rows_first(boundaries, steps), None, (), True, 0)[0][-1]
+    top = _levels(wiring, first, there, resets, _rows_first(boundaries, steps), None, (), True, 0)[0][-1]
     last = np.zeros(rows, np.int64)
+    if alike and (share := wiring.segments[-1]) > 1:
+        begun = top.at[top.at // steps == 0] % steps
+        whole = max(0, (2 * len(begun) - share) // (2 * share)) * share  # of the others half a batch is there
+        return torch.full((rows,), int(begun[whole]) if len(begun) else 0)
     last[top.at // steps] = top.at % steps  # in the order of time
     return torch.from_numpy(last)
 
@@ -225,41 +319,33 @@ def _with_top(ordinal: Array) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _of_one(
-    periods: tuple[int, ...],
+    wiring: Wiring,
     rows: int,
     steps: int,
     kept: tuple[bytes, ...],
     learned: tuple[bool, ...],
     goes_on: bool,
     device: torch.device,
-) -> tuple[Batch, list[int], dict[str, Array], int]:
+) -> tuple[Batch, list[int], dict[str, Array], int, Places | None]:
     """The batches of rows that are alike, one of which stands for all; the clock after the steps; steps of all rows."""
     kinds = [bool if name == "ticked" else np.int64 for name in _CLOCK]
     clock = {n: np.frombuffer(part, kind)[None] for n, part, kind in zip(_CLOCK, kept, kinds, strict=False)}
     there = np.frombuffer(kept[-2], bool)[None] if kept[-2] else np.ones((1, steps), bool)
     resets = np.frombuffer(kept[-1], bool)[None] if kept[-1] else np.zeros((1, steps), bool)
-    levels, after = _levels(periods, clock, there, resets, None, None, learned, goes_on, 0)
-    top, count = _batches(levels, steps, rows, device, alike=True)
-    return top, count, after, int(there.sum()) * rows
+    levels, after = _levels(wiring, clock, there, resets, None, None, learned, goes_on, 0)
+    top, count, places = _batches(wiring, levels, steps, rows, device, alike=True)
+    return top, count, after, int(there.sum()) * rows, places
 
 
 # ------------------------------------------------------------------------------------------- ticks and segments of each row
 
 
 @dataclass
-class _Level:
-    """A level's M ticks and S segments, row by row; each row's first segment is what was unfinished before, if anything."""
-
-    at: Array  # (M,) row * steps + step
+class _Level(Rows):
     segment: Array  # (M,)
-    row: Array  # (S,)
-    first: Array  # (B,) each row's first segment
-    last: Array  # (B,) and its last one
-    counts: Array  # (S,) ticks in these steps
-    before: Array  # (B,) ticks of the first one in earlier windows
+    before: Array  # (B,) ticks of the first segment in earlier windows
     facts: dict[str, Array]  # (S,) see `Table`
     unborn: Array | None = None  # (M,)
-    reset: Array | None = None  # (M,)
 
 
 def _since(count: Array, marks: Array, before: Array) -> Array:
@@ -274,10 +360,11 @@ def _shifted(first: Array, values: Array) -> Array:
 
 
 def _levels(
-    periods: Sequence[Period], clock: dict[str, Array], there: Array, resets: Array, flags: Array | None,
+    wiring: Wiring, clock: dict[str, Array], there: Array, resets: Array, flags: Array | None,
     following: Array | None, learned: Sequence[bool], goes_on: bool, start: int,
 ) -> tuple[list[_Level], dict[str, Array]]:  # fmt: skip
     """Who ticks when, level by level from the lowest up, and the clock after the steps, of which all arrays are (B, n)."""
+    periods = wiring.periods
     known, stepped = known_in_advance(periods), there.cumsum(1)
     levels: list[_Level] = []
     after: dict[str, list[Array]] = {name: [] for name in _CLOCK}
@@ -311,7 +398,7 @@ def _levels(
             lost = new & (count == 1) & ~ticked[:, None]  # its last tick was in an earlier window
             complete, closes, done = new & ~lost, ending & (end > 0) & has_ticked, ending
             skipped = skipped + lost.sum(1) + (ending & (end > 0) & ~has_ticked)
-        level = _level(ticks, boundary, position)
+        level = _level(ticks, boundary, position, resets)
         level.unborn = born.ravel()[level.at] if born is not None and born.any() else None
         began = boundary.ravel()[level.at]
         ends = {"complete": (complete, closes), "ordinal": (_shifted(ordinal, ordinals) - 1, ordinals[:, -1] - 1),
@@ -329,9 +416,8 @@ def _levels(
             after[name].append(part)
         born = boundary & (ordinals == 1) & (resets | bool(learned and learned[i]))  # else there is a zero anyway
         ticks = boundary
-    top = _level(ticks, None, np.zeros(len(there), np.int64))
+    top = _level(ticks, None, np.zeros(len(there), np.int64), resets)
     top.unborn = born.ravel()[top.at] if born is not None and born.any() else None
-    top.reset = resets.ravel()[top.at] if resets.any() else None
     return [*levels, top], {name: np.stack(parts, -1) for name, parts in after.items() if parts}
 
 
@@ -344,7 +430,7 @@ def _check_nested(stray: Array, level: int, start: int) -> None:
         )
 
 
-def _level(ticks: Array, boundary: Array | None, before: Array) -> _Level:
+def _level(ticks: Array, boundary: Array | None, before: Array, resets: Array) -> _Level:
     rows, steps = ticks.shape
     at = np.flatnonzero(ticks)
     own = np.ones(rows, np.int64) if boundary is None else boundary.sum(1) + 1
@@ -353,15 +439,19 @@ def _level(ticks: Array, boundary: Array | None, before: Array) -> _Level:
     count = int(own.sum())
     facts = {name: np.zeros(count, bool) for name in ("complete", "open")}
     counts = np.bincount(segment, minlength=count)
-    return _Level(at, segment, np.repeat(np.arange(rows), own), first, first + own - 1, counts, before, facts)
+    reset = resets.ravel()[at] if resets.any() else None
+    return _Level(at, np.repeat(np.arange(rows), own), first, first + own - 1, counts, reset, segment, before, facts)
 
 
 # ---------------------------------------------------------------------------------------------------------------- batches
 
 
-def _batches(levels: list[_Level], steps: int, rows: int, device: torch.device, *, alike: bool) -> tuple[Batch, list[int]]:
-    """The tree of batches, from the top down, and how many of each level tick: a segment belongs to the batch and the tick of
-    the level above that began it."""
+def _batches(
+    wiring: Wiring, levels: list[_Level], steps: int, rows: int, device: torch.device, *, alike: bool
+) -> tuple[Batch, list[int], Places | None]:
+    """The tree of batches, from the top down, how many of each level tick, and where raw inputs are. A segment belongs to the
+    batch that has the tick of the level above which began it, and there to number j + 1 if that was tick j of its segment; or,
+    where all ticks run first, to 1 and more by how many the row's ticks in that batch have begun before."""
     there, kept = np.zeros(len(levels[0].first), bool), []
     for level in levels:  # what was unfinished has a batch if it ticks, or ends, or if something below it has one
         keep = np.ones(len(level.row), bool)
@@ -372,14 +462,15 @@ def _batches(levels: list[_Level], steps: int, rows: int, device: torch.device, 
     above: _Level | None = None
     root: Batch | None = None
     made: list[Batch] = []  # of the level above
-    number = place = nth = np.zeros(0, np.int64)  # there, of each segment its batch and its place in it; of each tick its place
-    for level, own in zip(reversed(levels), reversed(kept), strict=True):
+    number = column = place = nth = np.zeros(0, np.int64)  # there, of each segment its batch and column; of each tick its place
+    for i, (level, own) in reversed(list(enumerate(zip(levels, kept, strict=True)))):
         count = len(level.row)
-        parent, child = np.zeros(count, np.int64), np.zeros(count, np.int64)  # the segment above, and after which tick of it
+        parent, child = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        leads = wiring.leads(i + 1) if above is not None else False
         if above is not None:
-            begun = np.ones(count, bool)
-            begun[level.first] = False
-            parent[begun], child[begun], parent[level.first] = above.segment, nth + 1, above.first
+            begun = level.begun
+            parent[begun], parent[level.first] = above.segment, above.first
+            child[begun] = 1 + (_shared(number[above.segment], above, wiring.segments[i], steps) if leads else nth)
             key = number[parent] * (int(child.max()) + 1) + child
         else:
             key = parent
@@ -389,59 +480,94 @@ def _batches(levels: list[_Level], steps: int, rows: int, device: torch.device, 
         mine, within = np.zeros(count, np.int64), np.zeros(count, np.int64)
         mine[order] = np.repeat(np.arange(len(sizes_of)), sizes_of)
         within[order] = np.arange(len(order)) - np.repeat(edges[:-1], sizes_of)
-        # The j-th ticks of all rows of a batch stand together, in the order of its rows: in slot j.
+        of_column = within[order] if above is None else column[parent[order]]
+        of_tick = None
+        if leads:
+            of_tick = np.zeros(count, np.int64)
+            of_tick[level.begun] = place
+            of_tick = of_tick[order]
+        # The j-th ticks of all columns of a batch stand together, in the order of its columns: in slot j.
         slots = np.append(0, level.counts[order[edges[:-1]]].cumsum())
         nth = np.arange(len(level.at)) - (level.counts.cumsum() - level.counts)[level.segment]
         slot = slots[mine[level.segment]] + nth
         sizes = np.bincount(slot, minlength=int(slots[-1]))
         firsts = np.append(0, sizes.cumsum())
         to = firsts[slot] + within[level.segment]
-        where = within[order] if above is None else place[parent[order]]
-        table = _table(level, order, to, steps, rows, device, alike)
-        places = torch.from_numpy(where).to(device)
+        table = _table(level, order, to, steps, rows, device, alike, above is None)
         of_batch = [
             _totals(flags, edges)
             for flags in (level.facts["complete"][order], level.facts["open"][order], order != level.first[level.row[order]],
-                          where != within[order], level.row[order] != within[order])
+                          of_column != within[order], level.row[order] != within[order])
         ]  # fmt: skip
+        columns = torch.from_numpy(of_column).to(device)
+        began = None if of_tick is None else torch.from_numpy(of_tick).to(device)
         batches: list[Batch] = []
         for b, (n, ends, unfinished, fresh, moved, strange) in enumerate(zip(sizes_of.tolist(), *of_batch, strict=True)):
             low, begin, end = int(edges[b]), int(slots[b]), int(slots[b + 1])
             own_sizes = sizes[begin:end].tolist()
+            at = slice(low, low + n)
             batch = Batch(
-                table, slice(low, low + n), slice(int(firsts[begin]), int(firsts[end])), rows if alike else n,
-                [rows] * len(own_sizes) if alike else own_sizes, above is not None and fresh > 0, ends > 0, unfinished > 0,
-                alike or (n == rows and not strange), places[low : low + n] if moved else None,
+                table, at, slice(int(firsts[begin]), int(firsts[end])), n * rows if alike else n,
+                [one * rows for one in own_sizes] if alike else own_sizes, above is not None and fresh > 0, ends > 0,
+                unfinished > 0, n == 1 if alike else n == rows and not strange,
+                _of_rows(columns[at], rows, alike) if moved else None,
+                _of_rows(began[at], rows, alike) if began is not None and fresh > 0 else None,
             )  # fmt: skip
             batch.length, batch.steps = len(batch.sizes), sum(batch.sizes)
             if above is not None:
-                made[number[parent[order[low]]]].below[int(child[order[low]])] = batch
+                above_it = made[number[parent[order[low]]]]
+                above_it.below[int(child[order[low]])] = batch
+                above_it.children = max(above_it.children, int(child[order[low]]) + 1)
             batches.append(batch)
         counted.insert(0, sum(bool(batch.sizes) for batch in batches))
         root = root or batches[0]
-        above, made, number, place = level, batches, mine, within
+        above, made, number, column = level, batches, mine, within
+        place = to - firsts[slots[mine[level.segment]]]  # among the ticks of its batch
     assert root is not None
-    return root, counted
+    parts = [reach_of(period) for period in wiring.periods]
+    places = None if wiring.plain else Places(levels, parts, steps, 1 if alike else rows)
+    return root, counted, places
 
 
-def _table(level: _Level, order: Array, to: Array, steps: int, rows: int, device: torch.device, alike: bool) -> Table:
+def _shared(batch: Array, level: _Level, share: int, steps: int) -> Array:
+    """Of each tick of a level, in what batch of the level below is the segment that it begins? Of each row's ticks in a batch,
+    whose numbers are `batch`, `share` consecutive ones go together; a rest below half of that joins the others."""
+    row, number = level.at // max(1, steps), np.arange(len(batch))
+    new = np.append(True, (np.diff(batch) != 0) | (np.diff(row) != 0))[: len(batch)]
+    starts = number[new]
+    counts = np.diff(np.append(starts, len(batch)))
+    which = new.cumsum() - 1
+    most = np.maximum(-(-counts // share) - 1 - (2 * (counts % share) < share) * (counts % share > 0), 0)
+    found: Array = np.minimum((number - starts[which]) // share, most[which])
+    return found
+
+
+def _of_rows(places: Tensor, rows: int, alike: bool) -> Tensor:
+    """Of columns or ticks of one row that stands for all: those of all rows."""
+    return (places[:, None] * rows + torch.arange(rows, device=places.device)).flatten() if alike else places
+
+
+def _table(
+    level: _Level, order: Array, to: Array, steps: int, rows: int, device: torch.device, alike: bool, top: bool
+) -> Table:
     def tensor(values: Array) -> Tensor:
         return torch.from_numpy(values).to(device)
 
-    def ticks(values: Array | None) -> Tensor | None:
-        if values is None:
-            return None
+    def ticks(values: Array) -> Array:
         out = np.empty_like(values)
         out[to] = values
-        return tensor(out)
+        return out
 
     facts = {name: tensor(fact[order]) for name, fact in level.facts.items()}
     if "span" in level.facts:
         facts["read"] = tensor(np.append(0, level.facts["span"][:-1])[order])
-    at = ticks(level.at % steps * rows + level.at // steps)
-    assert at is not None
+    at = tensor(ticks(level.at % steps * rows + level.at // steps))
     row, counts, before = (tensor(column[order]) for column in (level.row, level.counts, level.before[level.row]))
-    return Table(row, counts, before, facts, at, ticks(level.unborn), ticks(level.reset), alike, rows)
+    unborn = None if level.unborn is None else tensor(ticks(level.unborn))
+    reset = None if level.reset is None or not top else tensor(ticks(level.reset))
+    last = (level.last[level.row] == np.arange(len(level.row)))[order]
+    numbers = ticks(np.arange(len(level.at)))
+    return Table(row, counts, before, last, facts, at, unborn, reset, alike, rows, order, numbers)
 
 
 def _totals(flags: Array, edges: Array) -> list[int]:

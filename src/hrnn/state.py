@@ -18,6 +18,7 @@ from hrnn.segments import Clock
 from hrnn.tensors import INTEGERS, device_of, in_memory
 
 _CLOCK = ("position", "span", "ordinal", "skipped")
+_RAW = ("inputs", "recent")
 
 
 @dataclass(frozen=True)
@@ -28,23 +29,40 @@ class State:
     clock:   where each row is in its segments; `clock.skipped` counts the local losses that had to be left out
     row:     (batch,) each row's number, which sampled indices depend on: with it, rows may be split over processes
     history: for each level below the top that has a decoder, (reach, batch, ...): the inputs of the current segment that
-             the local loss may still have to decode; the input at place p of the segment is in slot p modulo reach
+             the local loss may still have to decode; the input at place p of the segment is in slot p modulo reach; no
+             slots where nobody reads the level's summary
+    inputs:  (places, batch, ...) the raw inputs that the highest level which reads any may still want: those of the latest
+             segment of the level below it, part by part, the latest first. None where no level reads any
+    recent:  (burn_in, batch, ...) the latest raw inputs, the latest first; None without burn-in
+
+    Of both, what is absent is a zero vector, or the token -1.
     """
 
     cells: tuple[CellState, ...]
     clock: Clock
     row: Tensor
     history: tuple[Tensor, ...]
+    inputs: Tensor | None = None
+    recent: Tensor | None = None
 
     def __post_init__(self) -> None:
         self.check_parts()
 
     @staticmethod
-    def of(cells: tuple[CellState, ...], clock: Clock, row: Tensor, history: tuple[Tensor, ...]) -> State:
+    def of(
+        cells: tuple[CellState, ...], clock: Clock, row: Tensor, history: tuple[Tensor, ...], inputs: Tensor | None = None,
+        recent: Tensor | None = None,
+    ) -> State:  # fmt: skip
         """Of parts that were made to fit together: nothing is checked, which takes longer than a short step."""
         state = object.__new__(State)
-        object.__setattr__(state, "__dict__", {"cells": cells, "clock": clock, "row": row, "history": history})
+        facts = {"cells": cells, "clock": clock, "row": row, "history": history, "inputs": inputs, "recent": recent}
+        object.__setattr__(state, "__dict__", facts)
         return state
+
+    @property
+    def raw(self) -> dict[str, Tensor]:
+        """The raw inputs that are kept."""
+        return {name: part for name in _RAW if (part := getattr(self, name)) is not None}
 
     def check_parts(self) -> None:
         """Refuse what does not fit together, by kind and shape alone; again wherever a state is used, as it may be tampered
@@ -68,6 +86,8 @@ class State:
             return f"has a clock whose shapes are not ({batch}, {below})"
         if len(self.history) not in (0, below) or any(h.dim() < 2 or h.shape[1] != batch for h in self.history):
             return f"has a history that is not one of {batch} rows for each level below the top"
+        if any(not isinstance(part, Tensor) or part.dim() < 2 or part.shape[1] != batch for part in self.raw.values()):
+            return f"has raw inputs that are not of {batch} rows"
         return ""
 
     def check(self) -> None:
@@ -92,7 +112,8 @@ class State:
     def _named(self) -> list[tuple[str, Tensor]]:
         cells = [(f"cells.{i}.{j}", part) for i, cell in enumerate(self.cells) for j, part in enumerate(cell)]
         clock = [(name, getattr(self.clock, name)) for name in _CLOCK]
-        return [*cells, *clock, *((f"history.{i}", h) for i, h in enumerate(self.history)), ("row", self.row)]
+        history = [(f"history.{i}", h) for i, h in enumerate(self.history)]
+        return [*cells, *clock, *history, *self.raw.items(), ("row", self.row)]
 
     @property
     def batch(self) -> int:
@@ -112,7 +133,8 @@ class State:
     def _map(self, floats: Any, integers: Any, history: Any) -> State:
         clock = Clock(**{name: integers(getattr(self.clock, name)) for name in (*_CLOCK, "ticked")})
         cells = tuple(tuple(floats(part) for part in cell) for cell in self.cells)
-        return State(cells, clock, integers(self.row), tuple(history(h) for h in self.history))
+        kept = tuple(history(h) for h in self.history)
+        return State(cells, clock, integers(self.row), kept, **{name: history(part) for name, part in self.raw.items()})
 
     def detach(self) -> State:
         """Without the graph that led to it."""
@@ -158,7 +180,7 @@ class State:
         first = states[0]
         kinds = [
             [(len(state.cells), len(state.history))]
-            + [(name, t.shape[:1] + t.shape[2:] if "history" in name else t.shape[1:], t.dtype, t.device)
+            + [(name, t.shape[:1] + t.shape[2:] if "history" in name or name in _RAW else t.shape[1:], t.dtype, t.device)
                for name, t in state._named()]
             for state in states
         ]  # fmt: skip
@@ -173,6 +195,7 @@ class State:
             Clock(**{name: torch.cat([getattr(clock, name) for clock in clocks]) for name in (*_CLOCK, "ticked")}),
             torch.cat([state.row for state in states]),
             tuple(torch.cat([state.history[i] for state in states], 1) for i in range(len(first.history))),
+            **{name: torch.cat([state.raw[name] for state in states], 1) for name in first.raw},
         )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -199,7 +222,8 @@ class State:
         clock = Clock(
             **{name: tensors[name] for name in _CLOCK}, ticked=torch.zeros_like(tensors["position"], dtype=torch.bool)
         )
-        state = State(tuple(cells), clock, tensors["row"], tuple(history))
+        raw = {name: tensors[name] for name in _RAW if name in tensors}
+        state = State(tuple(cells), clock, tensors["row"], tuple(history), **raw)
         state.check()
         if extra := sorted(map(str, set(tensors) - {name for name, _ in state._named()})):
             raise ValueError(f"tensors has {shown(extra[0])}; it does not describe a State")

@@ -23,6 +23,7 @@ class Scale:
 
     factor: float = 1.0
     weights: Tensor | None = None  # (symbols,)
+    features: Tensor | None = None  # (features,) what each one's squared error is multiplied by, where that differs
 
     def of(self, targets: Tensor) -> Tensor | None:
         """What each target counts for; None: the same."""
@@ -43,15 +44,16 @@ class Statistics(nn.Module):
     mean: Tensor
     variance: Tensor
 
-    def __init__(self, outputs: int, *, tokens: bool, normalized: bool, weighted: bool):
+    def __init__(self, outputs: int, *, tokens: bool, normalized: bool, weighted: bool, halves: int = 0):
         super().__init__()
         self.tokens, self.normalized, self.weighted = tokens, normalized, weighted
+        self.halves = [halves, outputs - halves] if halves else [outputs]
         if tokens:
             self.register_buffer("seen", torch.empty(outputs))
         else:
             self.register_buffer("count", torch.empty(()))
             self.register_buffer("mean", torch.empty(outputs))
-            self.register_buffer("variance", torch.empty(()))
+            self.register_buffer("variance", torch.empty([len(self.halves)] * (len(self.halves) > 1)))
         self.reset()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Statistics:
@@ -75,7 +77,10 @@ class Statistics(nn.Module):
     def _of_vectors(self) -> Scale:
         if not self.normalized or not float(self.count):
             return Scale()
-        return Scale(1 / max(float(self.variance), LEAST_VARIANCE))
+        if len(self.halves) == 1:
+            return Scale(1 / max(float(self.variance), LEAST_VARIANCE))
+        each = 1 / self.variance.clamp(min=LEAST_VARIANCE)
+        return Scale(features=each.repeat_interleave(torch.tensor(self.halves, device=each.device)))
 
     def _of_tokens(self) -> Scale:
         seen = self.seen.to("cpu", torch.float64)
@@ -93,7 +98,8 @@ class Statistics(nn.Module):
 
     def gathered(self) -> Tensor:
         """Sums of a window, before any: for `add`, to be added up over processes, for `commit`."""
-        return torch.zeros(len(self.seen) if self.tokens else len(self.mean) + 2, dtype=torch.float64)
+        count = len(self.seen) if self.tokens else len(self.mean) + 1 + len(self.halves)
+        return torch.zeros(count, dtype=torch.float64)
 
     def add(self, sums: Tensor, targets: Tensor, weight: Tensor | float) -> None:
         """Add targets (m, n, ...), each counting for `weight`, (m, n) or a number."""
@@ -109,16 +115,20 @@ class Statistics(nn.Module):
             each = weight.flatten()[:, None].to(flat)
             total = each.sum()
             mean = (flat * each).sum(0) / total
-            apart = (flat - mean).square_().mul_(each).sum()
+            apart = (flat - mean).square_().mul_(each).sum(0)
         else:
             total = flat.new_full((), weight * len(flat))
             mean = flat.mean(0)
-            apart = (flat - mean).square_().sum() * weight
+            apart = (flat - mean).square_().sum(0) * weight
         # About their own mean in the model's precision, and only then about zero: nothing cancels out.
         total, mean, apart = (part.to("cpu", torch.float64) for part in (total, mean, apart))
         sums[0] += total
-        sums[1:-1] += total * mean
-        sums[-1] += apart / len(mean) + total * mean.square().mean()
+        sums[1 : 1 + len(mean)] += total * mean
+        sums[1 + len(mean) :] += self._means(apart + total * mean.square())
+
+    def _means(self, features: Tensor) -> Tensor:
+        """Of each half of the features."""
+        return torch.stack([part.mean() for part in features.split(self.halves)])
 
     def commit(self, sums: Tensor) -> None:
         """A window has succeeded: what it saw is known from now on, unless it is not finite."""
@@ -130,8 +140,8 @@ class Statistics(nn.Module):
         count, mean, variance = (buffer.to("cpu", torch.float64) for buffer in (self.count, self.mean, self.variance))
         before = KEPT * count
         now = before + sums[0]
-        middle = (before * mean + sums[1:-1]) / now
-        squares = (before * (variance + mean.square().mean()) + sums[-1]) / now
+        middle = (before * mean + sums[1 : 1 + len(mean)]) / now
+        squares = (before * (variance + self._means(mean.square())) + sums[1 + len(mean) :]) / now
         self.count.copy_(now)
         self.mean.copy_(middle)
-        self.variance.copy_((squares - middle.square().mean()).clamp(min=0))
+        self.variance.copy_((squares - self._means(middle.square())).clamp(min=0).view_as(self.variance))

@@ -29,8 +29,8 @@ class Truncated(Gradient):
                 ended, summary = ended.__class__(**vars(ended) | {"summary": ended.summary.detach()}), ended.summary
                 reached.append((summary, objective.local_gradient(ended)))
 
-            plan = schedule(model.periods, state.clock, len(x), learned=learned_starts(model.levels))
-            run = Run(model.levels, state, listener=listen)
+            plan = schedule(model.wiring(1), state.clock, len(x), learned=learned_starts(model.levels))
+            run = Run(model.levels, state, model.wiring(1), listener=listen)
             run.run(plan, x)
             output = run.output(len(x))
             leaf = output.detach().requires_grad_()

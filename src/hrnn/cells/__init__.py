@@ -19,5 +19,5 @@ def by_hand(cell: object) -> bool:
     hooks is run and differentiated like a user's own."""
     if not isinstance(cell, BuiltinCell) or type(cell) not in BUILTIN.values():
         return False
-    parameters = 3 + (cell.context_size > 0) + (type(cell) is GRU)
+    parameters = 3 + (cell.context_size > 0) + cell.starts_from_context + (type(cell) is GRU)
     return unchanged([cell], [type(cell)], parameters)

@@ -30,7 +30,7 @@ class BuiltinCell(nn.Module, ABC):
     state_parts: ClassVar[int]  # tensors in the cell's state, the hidden state first
     packed: ClassVar[Any]  # torch's operation for ticks of packed rows
 
-    def __init__(self, input_size: int, context_size: int, hidden_size: int, tokens: bool):
+    def __init__(self, input_size: int, context_size: int, hidden_size: int, tokens: bool, context: str = "input"):
         super().__init__()
         self.input_size, self.context_size, self.hidden_size, self.tokens = (
             input_size,
@@ -38,13 +38,16 @@ class BuiltinCell(nn.Module, ABC):
             hidden_size,
             tokens,
         )
+        self.starts_from_context = context == "state" and context_size > 0
         size = hidden_size
         self.input_columns = slice(self.input_blocks.start * size, self.input_blocks.stop * size)
         self.hidden_columns = slice(self.hidden_blocks.start * size, self.hidden_blocks.stop * size)
         entering = self.input_columns.stop - self.input_columns.start
         recurrent = self.hidden_columns.stop - self.hidden_columns.start
         self.weight_input = nn.Parameter(torch.empty(entering, input_size))
-        self.weight_context = nn.Parameter(torch.empty(entering, context_size)) if context_size else None
+        columns = self.state_parts * size if self.starts_from_context else entering
+        self.weight_context = nn.Parameter(torch.empty(columns, context_size)) if context_size else None
+        self.bias_context = nn.Parameter(torch.empty(columns)) if self.starts_from_context else None
         self.weight_hidden = nn.Parameter(torch.empty(recurrent, size))
         self.bias = nn.Parameter(torch.empty(entering))
         self.reset_parameters()
@@ -58,6 +61,12 @@ class BuiltinCell(nn.Module, ABC):
     def initial_state(self, batch: int) -> CellState:
         """The state of `batch` rows before their first tick: zeros."""
         return tuple(self.weight_hidden.new_zeros(batch, self.hidden_size) for _ in range(self.state_parts))
+
+    def from_context(self, context: Tensor) -> CellState:
+        """The state before a segment's first tick, where that is what the context (n, context_size) becomes."""
+        assert self.weight_context is not None
+        hidden, *rest = F.linear(context, self.weight_context, self.bias_context).chunk(self.state_parts, -1)
+        return hidden.tanh(), *rest
 
     def extra_bias(self) -> Tensor | None:
         """The bias of the gate columns that the input does not enter, or None where it enters all."""
@@ -102,9 +111,12 @@ class BuiltinCell(nn.Module, ABC):
     # The literal tick, differentiable by autograd.
 
     def tick(
-        self, inputs: Tensor, state: CellState, first: Tensor | None, rows: Tensor | None, context: Tensor | None
+        self, inputs: Tensor, state: CellState | None, first: Tensor | None, rows: Tensor | None, context: Tensor | None
     ) -> CellState:
         """One tick of some rows, under autograd; arguments as in `UserCell.tick`."""
+        if state is None:
+            assert context is not None
+            state, context = self.from_context(context), None
         if first is not None:
             state = tuple(s.masked_fill(first, 0.0) for s in state)
         entered = self._entered(inputs)
@@ -125,7 +137,9 @@ class BuiltinCell(nn.Module, ABC):
 
     def _entered(self, inputs: Tensor) -> Tensor:
         if self.tokens:
-            return F.embedding(inputs, self.weight_input.t()) + self.bias
+            entered = F.embedding(inputs.clamp(min=0), self.weight_input.t())
+            there = inputs >= 0  # before a sequence's start there are ticks without a token
+            return (entered if bool(there.all()) else entered * there[:, None]) + self.bias
         return F.linear(inputs, self.weight_input, self.bias)
 
     @abstractmethod

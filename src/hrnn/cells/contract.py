@@ -10,6 +10,11 @@ down. The rest is the cell's own. `inputs` is (batch, input_size + context_size)
 where the hierarchy reads tokens) and, behind it, the context from above, which is zero except at the first tick of a
 segment. The hierarchy resets a cell by calling `initial_state`.
 
+With `HRNN(context="state")` the context is no input: a segment starts from the state that a third method makes of it, and
+`initial_state` is that of the top level and of what has not begun:
+
+    from_context(context) -> tuple of tensors, as `initial_state`, from the hidden state above, (batch, context_size)
+
     class Minimal(nn.Module):
         def __init__(self, input_size, hidden_size):
             super().__init__()
@@ -37,21 +42,29 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 CellState = tuple[Tensor, ...]
+
+
+def one_hot(tokens: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    """Zeros where there is no token, -1."""
+    return (tokens[..., None] == torch.arange(count, device=tokens.device)).to(dtype)
 
 
 class UserCell(nn.Module):
     """A user's module behind the interface that the hierarchy uses; `BuiltinCell` is the other implementation of it."""
 
-    def __init__(self, module: nn.Module, input_size: int, context_size: int, hidden_size: int, tokens: bool):
+    def __init__(
+        self, module: nn.Module, input_size: int, context_size: int, hidden_size: int, tokens: bool, context: str = "input"
+    ):
         super().__init__()
-        for method in ("step", "initial_state"):
+        self.starts_from_context = context == "state" and context_size > 0
+        for method in ("step", "initial_state", *["from_context"] * self.starts_from_context):
             if not callable(getattr(module, method, None)):
+                also = ", and from_context(context) for context='state'" if self.starts_from_context else ""
                 raise TypeError(
                     f"cell {type(module).__name__} has no method {method}(); a cell is an nn.Module with step(inputs, state) "
-                    f"and initial_state(batch)"
+                    f"and initial_state(batch){also}"
                 )
         self.module = module
         self.input_size, self.context_size, self.hidden_size, self.tokens = (
@@ -65,15 +78,23 @@ class UserCell(nn.Module):
         """The state of `batch` rows before their first tick."""
         return self._checked(self.module.initial_state(batch), batch, "initial_state")  # type: ignore[operator]
 
+    def from_context(self, context: Tensor) -> CellState:
+        """The state before a segment's first tick."""
+        return self._checked(self.module.from_context(context), len(context), "from_context")  # type: ignore[operator]
+
     def tick(
-        self, inputs: Tensor, state: CellState, first: Tensor | None, rows: Tensor | None, context: Tensor | None
+        self, inputs: Tensor, state: CellState | None, first: Tensor | None, rows: Tensor | None, context: Tensor | None
     ) -> CellState:
         """One tick of some rows, under autograd. The rows where `first` (batch, 1) is true start a segment; `context`
-        (n, context) is for the rows numbered by `rows` (n), or for all of them where `rows` is None."""
+        (n, context) is for the rows numbered by `rows` (n), or for all of them where `rows` is None. state: None where all
+        start from the context."""
         batch = inputs.shape[0]
+        if state is None:
+            assert context is not None
+            state, context = self.from_context(context), None
         if self.tokens:
-            inputs = F.one_hot(inputs, self.input_size).to(state[0].dtype)
-        if self.context_size:
+            inputs = one_hot(inputs, self.input_size, state[0].dtype)
+        if self.context_size and not self.starts_from_context:
             full = inputs.new_zeros(batch, self.context_size)
             if context is not None:
                 full = context if rows is None else full.index_copy(0, rows, context)

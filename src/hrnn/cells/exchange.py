@@ -21,6 +21,8 @@ def _check(cell: nn.Module, other: Any) -> BuiltinCell:
         raise TypeError(f"a cell of type {type(cell).__name__} cannot exchange weights with {type(other).__name__}")
     if other.num_layers != 1 or other.bidirectional or other.proj_size or getattr(other, "nonlinearity", "tanh") != "tanh":
         raise ValueError(f"{other} has several layers, directions, a projection or a relu; one plain layer is expected")
+    if cell.starts_from_context:
+        raise ValueError("the cell starts from its context (context='state'), for which a layer of torch has no weights")
     inputs = cell.input_size + cell.context_size
     if (other.input_size, other.hidden_size) != (inputs, cell.hidden_size):
         raise ValueError(
@@ -55,6 +57,8 @@ def to_torch(cell: nn.Module) -> Any:
     partner = next((torch_type for torch_type, own in _PARTNERS.items() if isinstance(cell, own)), None)
     if partner is None or not isinstance(cell, BuiltinCell):
         raise TypeError(f"a cell of type {type(cell).__name__} has no counterpart in torch.nn")
+    if cell.starts_from_context:
+        raise ValueError("the cell starts from its context (context='state'), for which a layer of torch has no weights")
     other: Any = partner(cell.input_size + cell.context_size, cell.hidden_size)
     other = other.to(cell.bias.device, cell.bias.dtype)
     with torch.no_grad():

@@ -24,8 +24,8 @@ class GRU(BuiltinCell):
     state_parts = 1
     packed = staticmethod(torch._VF.gru)
 
-    def __init__(self, input_size: int, context_size: int, hidden_size: int, tokens: bool):
-        super().__init__(input_size, context_size, hidden_size, tokens)
+    def __init__(self, input_size: int, context_size: int, hidden_size: int, tokens: bool, context: str = "input"):
+        super().__init__(input_size, context_size, hidden_size, tokens, context)
         self.bias_hidden = nn.Parameter(self.bias.detach()[:hidden_size].clone())
 
     def extra_bias(self) -> Tensor:

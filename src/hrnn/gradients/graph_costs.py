@@ -23,10 +23,11 @@ _LOST = 4 / 3  # what tensors took in processes, of what they should: 1.2 to 1.5
 def costs_of(run: Pieces) -> Costs:
     """Of a window's pieces."""
     window, model, state = run.window, run.window.model, run.window.state
-    size = sum(t.nbytes for cell in state.cells for t in cell) + sum(t.nbytes for t in state.history) + 33 * state.batch
+    kept = [*(t for cell in state.cells for t in cell), *state.history, *state.raw.values()]
+    size = sum(t.nbytes for t in kept) + 33 * state.batch
     names = {kind: name for name, kind in BUILTIN.items()}
     cells = [names[type(cell)] for cell in model.levels if isinstance(cell, BuiltinCell) and by_hand(cell)]
-    if len(cells) == len(model.levels) and window.in_phase and not window.may_part:
+    if len(cells) == len(model.levels) and window.in_phase and not window.may_part and model.paper_edges:
         reckoned = costs_of_levels(
             model.hidden_sizes, [reach_of(p) for p in model.periods], state.batch, cells=cells, inputs=model.input_size,
             decoder_units=model.config["decoder_units"], outputs=0, shown=model.output_size, tokens=model.tokens,
@@ -57,7 +58,7 @@ def _tried(run: Pieces) -> int:
     with torch.enable_grad(), random, torch.autograd.graph.saved_tensors_hooks(kept, lambda t: t):
         steps = piece(list(run.steps.chunks(0, stop)), 0, Behind())
         there.add(steps.x.untyped_storage().data_ptr())
-        tried = Run(model.levels, state, shows_all=model.shows_all)
+        tried = Run(model.levels, state, run.window.wiring, list(model.readers), shows_all=model.shows_all)
         tried.run(steps.plan(run.window, state.clock, True), steps.x.detach())
     outputs = 2 * sum(cell[0].nbytes for cell in state.cells[: len(model.levels) if model.shows_all else 1])
     return (sum(seen.values()) + objects) // stop + outputs

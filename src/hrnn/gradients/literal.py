@@ -26,9 +26,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hrnn import raw
 from hrnn.cells import CellState, by_hand
 from hrnn.cells.ticks import run_ticks
-from hrnn.executor import Ended, Ran, Run, cleared, picked
+from hrnn.executor import Ended, Ran, Run, picked
 from hrnn.gradients.edges import Edges
 from hrnn.gradients.gathered import muted
 from hrnn.gradients.objective import Objective
@@ -37,7 +38,7 @@ from hrnn.gradients.steps import Piece
 from hrnn.gradients.updates import Mover
 from hrnn.gradients.window import Differentiated, InputGradient, Window
 from hrnn.precision import Wide, wide
-from hrnn.room import batches_at_once, shown_at_once
+from hrnn.room import batches_at_once, shown_at_once, ticks_at_once
 from hrnn.schedule import Batch, Plan
 from hrnn.state import State
 
@@ -65,29 +66,38 @@ class Literal(Run):
     def __init__(
         self, window: Window, objective: Objective, state: State, mover: Mover | None = None, *, cut: bool, losses: bool = True,
         d_x: InputGradient | None = None, edges: Edges | None = None, predictions: Predictions | None = None,
-        many: int | None = None,
+        many: int | None = None, numbers: dict[str, Tensor] | None = None,
     ):  # fmt: skip
         self.window, self.objective, self.cut, self.losses, self.many = window, objective, cut, losses, many
         self.mover = mover or Mover(None, len(window.model.levels), None, state.batch)
         self.edges, self.predictions, self.d_x = edges, predictions, d_x or InputGradient(window)
         self.own: list[list[tuple[Tensor, Tensor]]] = [[] for _ in window.model.levels]
         with torch.enable_grad():
-            super().__init__(window.model.levels, state, shows_all=window.model.shows_all, seed=window.seed)
+            super().__init__(
+                window.model.levels, state, window.wiring, list(window.model.readers), shows_all=window.model.shows_all,
+                seed=window.seed,
+            )  # fmt: skip
         one = Tape()
         self.tape = [Tape() if cut else one for _ in self.cells]
         self.sent: list[tuple[Tensor, Receiver] | None] = [None] * len(self.cells)  # the last context of each level
         self.waiting: list[Ran] = []
+        self.numbers = numbers or {}  # the window's steps of the raw inputs that are remembered, where x wants a gradient
         self.tells = window.on_segment
         self.at_once, self.again, self.ticked, self.steps = 1, False, False, 0
 
     def _call(self, level: int) -> Callable[..., Any]:
         """Parameters in half precision are leaves in single precision, in which gradients are added up."""
-        cell = self.cells[level]
-        named = {name: p for name, p in cell.named_parameters() if p.requires_grad}
-        self.own[level] = [(p, p) for p in named.values()]
-        call = Wide(cell)
+        self.own[level] = []
+        if self.wiring.takes(level):
+            self.readers[level - 1] = self._with_leaves(level, self.window.model.readers[level - 1])
+        return self._with_leaves(level, self.cells[level])
+
+    def _with_leaves(self, level: int, module: torch.nn.Module) -> Callable[..., Any]:
+        named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        self.own[level] += [(p, p) for p in named.values()]
+        call = Wide(module)
         if not call.parameters:
-            return cell
+            return module
         call.parameters = {name: p.detach().requires_grad_(p.requires_grad) for name, p in call.parameters.items()}
         self.own[level] += [(p, call.parameters[name]) for name, p in named.items()]
         return call
@@ -97,7 +107,7 @@ class Literal(Run):
         self.piece = piece
         self.mover.begin(plan, goes_on)
         self.ticked = self.ticked or plan.top.length > 0
-        if self.cut and self.top:
+        if self.cut and self.top and self.wiring.sends(0):
             width = self.window.model.dtype.itemsize
             self.at_once = batches_at_once(self.cells[0].hidden_size, plan.steps, plan.count[0], width)
             self.at_once = self.mover.segments_left(0, self.at_once)
@@ -136,9 +146,7 @@ class Literal(Run):
         assert self.plan is not None
         clock = self.plan.clock
         cells = tuple(tuple(part.detach().clone() for part in cell) for cell in self.state)
-        return State.of(
-            cells, clock, self.begun.row, tuple(cleared(h, clock.position[:, i]) for i, h in enumerate(self.history))
-        )
+        return State.of(cells, clock, self.begun.row, self._histories(clock), self.inputs_before, self.recent)
 
     def differentiate(self, d_after: Sequence[Tensor | None] = ()) -> list[Tensor | None]:
         """All steps are one graph: gather everything, given the gradient of the state behind it; that of the state before."""
@@ -213,7 +221,7 @@ class Literal(Run):
             return
         inputs = self.inputs(b)
         with torch.set_grad_enabled(not self.again):
-            output, after = self.ticks(0, self.firsts(0, b), inputs, b.sizes, state, context, b.flags(b.table.reset))
+            output, after = self.of_lowest(b, inputs, state, context)
         self.keep(0, b, after)
         known = {id(leaf) for leaf, _ in self.tape[0].leaves}
         shown = self.sent[1:] if self.shows_all else self.sent[1:2] if context is not None else []
@@ -222,7 +230,7 @@ class Literal(Run):
         if not self.top:  # the window is one segment
             self.ran.append(ran)
             return
-        if b.open and self.history:
+        if b.open and self.history and len(self.history[0]):
             self._remember(0, b, inputs.detach())
         self.waiting.append(ran)
         if len(self.waiting) >= self.mover.segments_left(0, self.at_once):
@@ -235,6 +243,69 @@ class Literal(Run):
             self.tape[0].leaves.append((inputs, partial(self._of_inputs, b, self.piece)))
         return inputs
 
+    def inputs_before_segments(self, b: Batch) -> Tensor:
+        inputs = super().inputs_before_segments(b)
+        if self.d_x.total is not None and self.losses:
+            inputs = inputs.detach().requires_grad_()
+            self.tape[0].leaves.append((inputs, partial(self._of_places, self._steps_of(self.where_before(b), "recent"))))
+        return inputs
+
+    def read_inputs(self, level: int, b: Batch) -> Tensor:
+        """Where all of it is large it is made without a graph, and again, some ticks at a time, when its gradient is known."""
+        read = Read(self.readers[level - 1], self.x, self.inputs_before, self.where(level, b))
+        if not self.losses:
+            return read.made(slice(0, read.count))
+        if self.d_x.total is not None:
+            read.steps = self._steps_of(read.where, "inputs")
+        at_once = ticks_at_once(self.wiring.places(level), self.x[0].numel(), self.cells[level].hidden_size, read.rows)
+        parts = [slice(start, min(start + at_once, read.count)) for start in range(0, read.count, at_once)]
+        if len(parts) == 1 or not self.cut:
+            leaf, made = read.with_leaf(slice(0, read.count))
+            if leaf is not None:
+                assert read.steps is not None
+                self.tape[level].leaves.append((leaf, partial(self._of_places, read.steps)))
+            return made
+        with torch.no_grad():
+            values = torch.cat([read.made(part) for part in parts])
+        values.requires_grad_()
+        self.tape[level].leaves.append((values, partial(self._read_again, level, read, parts)))
+        return values
+
+    def _read_again(self, level: int, read: Read, parts: list[slice], gradient: Tensor) -> None:
+        own, rows = self.own[level], max(1, read.rows)
+        for part in parts:
+            with torch.enable_grad():
+                leaf, made = read.with_leaf(part)
+            d, leaves = gradient[part.start * rows : part.stop * rows], [one for _, one in own]
+            leaves += [] if leaf is None else [leaf]
+            if not leaves:
+                return
+            with muted([p for p, _ in own]):
+                found = torch.autograd.grad(made, leaves, d, allow_unused=True)
+            for (parameter, _), one in zip(own, found, strict=False):
+                self.objective.gathered.add(parameter, one)
+            if leaf is not None and read.steps is not None and found[-1] is not None:
+                self._of_places(read.steps[part.start * rows : part.stop * rows], found[-1])
+
+    def _steps_of(self, where: raw.Where, name: str) -> Tensor:
+        return raw.steps_of(where, self.piece.origin, self.numbers.get(name), self.begun.batch)
+
+    def _of_places(self, steps: Tensor, gradient: Tensor) -> None:
+        """The gradient of x where it has been read as a raw input."""
+        assert self.d_x.total is not None
+        flat, there = self.d_x.total.flatten(0, 1), steps.flatten() >= 0
+        size = self.d_x.total.shape[-1]
+        if bool(there.any()):
+            flat.index_add_(0, steps.flatten()[there], gradient.reshape(-1, size)[there])
+
+    def remember(self, latest: raw.Where, recent: raw.Where | None) -> None:
+        numbers, rows = {}, max(1, self.begun.batch)
+        for name, where in (("inputs", latest), ("recent", recent)) if self.d_x.total is not None else ():
+            if where is not None:
+                numbers[name] = self._steps_of(where, name).t().div(rows, rounding_mode="floor")
+        super().remember(latest, recent)
+        self.numbers = numbers
+
     def number(self, at: int) -> tuple[int, int]:
         (step, row), origin = super().number(at), self.piece.origin
         return origin + step if isinstance(origin, int) else int(origin[step, row]), int(self.begun.row[row])
@@ -243,11 +314,11 @@ class Literal(Run):
         """The gradient of x where a batch has read it."""
         total, rows, origin = self.d_x.total, self.begun.batch, piece.origin
         assert total is not None
-        if b.alike and isinstance(origin, int):
+        if isinstance(b.at, slice) and isinstance(origin, int):
             at = slice(origin + b.at.start, origin + b.at.stop)
             total[at] += gradient.view(total[at].shape)
             return
-        read = b.at if not b.alike else torch.arange(b.at.start * rows, b.at.stop * rows, device=gradient.device)
+        read = b.numbers()
         step = origin + read // rows if isinstance(origin, int) else origin.flatten()[read]
         total[step, read % rows] += gradient
 
@@ -298,18 +369,22 @@ class Literal(Run):
         """The task's loss on the output of some batches; all that is left is the gradient of the output."""
         parts, piece, rows = [one.shown() for one in ran], self.piece, self.begun.batch
         leaf = torch.cat([(part[0] if len(part) == 1 else torch.cat(part, -1)).detach() for part in parts])
+        order = None
         if all(one.batch.alike for one in ran):
-            leaf = leaf.view(-1, rows, leaf.shape[1])
-            first = ran[0].batch.at.start
+            order = ran[0].batch.in_order() if len(ran) == 1 else None
+            leaf = (leaf if order is None else leaf.index_select(0, order)).view(-1, rows, leaf.shape[1])
+            first = ran[0].batch.start
             y, mask = (None if v is None else v[first : first + len(leaf)] for v in (piece.y, piece.mask))
         else:  # one packed step
             which = torch.cat([one.batch.table.at[one.batch.ticks] for one in ran])
             leaf = leaf[None]
             y, mask = (None if v is None else v.flatten(0, 1)[which][None] for v in (piece.y, piece.mask))
-        leaf = leaf.clone() if len(ran) == 1 else leaf  # the loss may keep it
+        leaf = leaf.clone() if len(ran) == 1 and order is None else leaf  # the loss may keep it
         gradient = self._of_loss(leaf, y, mask)
         if gradient is not None:
-            split = gradient.flatten(0, 1).split([len(one.output) for one in ran])
+            gradient = gradient.flatten(0, 1)
+            gradient = gradient if order is None else torch.empty_like(gradient).index_copy(0, order, gradient)
+            split = gradient.split([len(one.output) for one in ran])
             for part, own in zip(parts, split, strict=True):
                 self.tape[0].reached += zip(part, own.split([one.shape[-1] for one in part], -1), strict=True)
 
@@ -341,7 +416,13 @@ class Literal(Run):
     def _local(self, level: int, parts: Iterable[tuple[Batch, Tensor, Tensor | None]]) -> None:
         """The local losses of batches, and what is predicted for their summaries."""
         some = [part for part in parts if part[0].ends]
-        if level == self.top or not some or not self.losses or not (self.window.betas[level] or self.predictions):
+        if (
+            level == self.top
+            or not some
+            or not self.losses
+            or not self.wiring.sends(level)
+            or not (self.window.betas[level] or self.predictions)
+        ):
             return
         if len(some) > 1 and self._equal([part[0] for part in some]):
             ended = [self._facts_of_equal(level, some)]
@@ -390,7 +471,7 @@ class Literal(Run):
             self.predictions.learn(level - 1, *(torch.cat(parts) for parts in zip(*tape.read, strict=True)))
         if not level:
             rows = max(1, self.begun.batch)
-            ends = [b.at.stop if b.alike else int(b.at.max()) // rows + 1 for b in batches if b.sizes]
+            ends = [int(b.table.at[b.ticks].max()) // rows + 1 for b in batches if b.sizes]
             self.steps = max([self.steps, *(self.piece.last(end) for end in ends)])
         if self.tells is not None and (level == self.top or any(b.sizes for b in batches)):
             self.tells(Differentiated(level, self.steps, partial(self._gradients, level)))
@@ -430,9 +511,42 @@ class Literal(Run):
         return True
 
 
+@dataclass
+class Read:
+    """What a level reads of raw inputs at the ticks of a batch. steps: where they are in the window, if x wants a gradient."""
+
+    reader: Callable[[Tensor], Tensor]
+    x: Tensor
+    remembered: Tensor | None
+    where: raw.Where
+    steps: Tensor | None = None
+
+    @property
+    def count(self) -> int:
+        """Ticks, of one row if rows are alike."""
+        return len(self.where.now)
+
+    @property
+    def rows(self) -> int:
+        """How many there are, if they are alike."""
+        return self.where.rows
+
+    def taken(self, some: slice) -> Tensor:
+        return raw.take(self.x, self.remembered, self.where if some.stop - some.start == self.count else self.where[some])
+
+    def made(self, some: slice) -> Tensor:
+        """What the reader makes of it, (ticks, size)."""
+        return self.reader(self.taken(some))
+
+    def with_leaf(self, some: slice) -> tuple[Tensor | None, Tensor]:
+        """The same, and the inputs as a leaf, if they want a gradient."""
+        leaf = self.taken(some).requires_grad_() if self.steps is not None else None
+        return leaf, self.made(some) if leaf is None else self.reader(leaf)
+
+
 def _placed_back(values: Tensor, below: Batch) -> Tensor:
     """Values of the rows of a batch, in the order of the batch above."""
-    return values if below.place is None else torch.empty_like(values).index_copy(0, below.place, values)
+    return values if below.column is None else torch.empty_like(values).index_copy(0, below.column, values)
 
 
 def side_by_side(some: list[Batch], device: torch.device) -> tuple[list[int], Tensor, Tensor]:

@@ -106,7 +106,8 @@ class Objective:
         beta is not 0."""
         if ended.level not in self._by_hand:
             decoder = self.window.model.decoder(ended.level)
-            self._by_hand[ended.level] = Decoded(decoder) if decoder.plain else None
+            plain = decoder.plain and self._scales[ended.level].features is None
+            self._by_hand[ended.level] = Decoded(decoder) if plain else None
         by_hand = self._by_hand[ended.level]
         if by_hand is None:
             with torch.enable_grad():

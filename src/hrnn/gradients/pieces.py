@@ -11,7 +11,7 @@ Only the cells' states in S have a gradient. Losses are computed when a piece ru
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -33,6 +33,7 @@ class Midway:
     state: State
     behind: Behind
     step: int
+    numbers: dict[str, Tensor] = field(default_factory=dict)  # steps of the raw inputs that the state remembers
 
 
 class Pieces:
@@ -58,20 +59,20 @@ class Pieces:
         """Run up to a step with losses and graph, and gather all gradients. d_after: that of the state there, nothing: zero.
         wanted: that of the state before is to be returned. many: steps of the output that the loss is shown at once."""
         parts = [[_leaf(part, wanted) for part in cell] for cell in at.state.cells]
-        state = State.of(tuple(map(tuple, parts)), at.state.clock, at.state.row, at.state.history)
+        state = replace(at.state, cells=tuple(map(tuple, parts)))
         run, after = self._run(replace(at, state=state), stop, losses=True, goes_on=goes_on, many=many)
         return run.differentiate(d_after), after
 
     def _run(self, at: Midway, stop: int, *, losses: bool, goes_on: bool, many: int | None = None) -> tuple[Literal, Midway]:
         run = Literal(
             self.window, self.objective, at.state, cut=False, losses=losses, d_x=self.d_x.part(), edges=self.edges,
-            many=many,
+            many=many, numbers=at.numbers,
         )  # fmt: skip
         behind = copy(at.behind)
         steps = piece(list(self.steps.chunks(at.step, stop)), at.step, behind)
         with torch.set_grad_enabled(losses):
             run.go(steps.plan(self.window, at.state.clock, goes_on), steps, goes_on)
-        return run, Midway(run.after_detached(), behind, stop)
+        return run, Midway(run.after_detached(), behind, stop, run.numbers)
 
     def gather(self, step: int) -> None:
         """The window is over."""
@@ -106,6 +107,7 @@ class Shelf:
         self._cells = tuple(tuple(_buffer(part, slots) for part in cell) for cell in like.cells)
         self._clock = {name: _buffer(part, slots) for name, part in vars(like.clock).items()}
         self._history = tuple(_buffer(part, slots) for part in like.history)
+        self._raw = {name: _buffer(part, slots) for name, part in like.raw.items()}
 
     def keep(self, slot: int, at: Midway) -> Midway:
         """The same, its state in a slot, whose last one is gone."""
@@ -116,7 +118,8 @@ class Shelf:
         )
         clock = Clock(**{name: self._clock[name][slot].copy_(part) for name, part in vars(state.clock).items()})
         history = tuple(buffer[slot].copy_(part) for buffer, part in zip(self._history, state.history, strict=True))
-        return replace(at, state=State.of(cells, clock, state.row, history))
+        raw = {name: self._raw[name][slot].copy_(part) for name, part in state.raw.items()}
+        return replace(at, state=State.of(cells, clock, state.row, history, **raw))
 
 
 def _buffer(part: Tensor, slots: int) -> Tensor:

@@ -26,6 +26,7 @@ from hrnn.segments import Behind, Given, reach_of
 from hrnn.state import State
 
 TOPS = ("stored", "checkpointed")
+_ALIKE = 4096  # steps that are scheduled at once, where rows are alike
 
 
 class Restricted(Gradient):
@@ -62,6 +63,11 @@ class Restricted(Gradient):
             )
 
     def allowed(self, updates: Updates | None, window: Window, weight: float | None) -> Updates | None:
+        if self.replay and window.model.periods and not window.model.edges.cuts:
+            raise ValueError(
+                f"replay is {self.replay:g}, and no level of the model reads a summary: its gradients are true ones already; "
+                f"give replay=0, or a model with reads='summary' or 'both'"
+            )
         if updates is not None and (self.replay or self.top == "checkpointed"):
             how = f"replay={self.replay:g}" if self.replay else "top='checkpointed'"
             raise ValueError(
@@ -98,6 +104,9 @@ def in_batches(
             "round_steps is None, and x is an iterator of chunks whose rows may tick at different steps: all of it would be "
             "read before anything runs; give a number of steps, e.g. Restricted(round_steps=1000), or the window as a list"
         )
+    window.wiring = window.model.wiring(mover.rows)
+    if round_steps is None and not window.streamed and not window.may_part and window.steps > 2 * _ALIKE:
+        round_steps = _ALIKE  # batches do not depend on it
     run = Literal(window, objective, window.state, mover, cut=True, predictions=predictions)
     for steps, plan, goes_on in Rounds(window, round_steps, every=mover.group.size > 1):
         run.go(agreed(plan, mover), steps, goes_on)
@@ -109,6 +118,8 @@ def _why_literal(window: Window) -> str:
     model = window.model
     if not all(isinstance(cell, BuiltinCell) and by_hand(cell) for cell in model.levels):
         return "a cell is your own, or has been changed"
+    if not model.paper_edges:
+        return "compiled code does not know what its levels read, or where contexts enter"
     if not all(isinstance(cell, BuiltinCell) and serves(cell) for cell in model.levels):
         return "there is no compiled code for this dtype, device or machine"
     if any(isinstance(period, Given) for period in model.periods):
@@ -135,8 +146,8 @@ def _with_checkpointed_top(window: Window, objective: Objective) -> State:
     after: State | None = None
     for at, (start, stop) in reversed(list(zip(starts, pairwise(edges), strict=True))):
         cells = (*at.state.cells[:-1], tuple(part.detach().requires_grad_() for part in at.state.cells[-1]))
-        state = State.of(cells, at.state.clock, at.state.row, at.state.history)
-        block = Literal(window, objective, state, cut=True, d_x=run.d_x.part())
+        state = State.of(cells, at.state.clock, at.state.row, at.state.history, **at.state.raw)
+        block = Literal(window, objective, state, cut=True, d_x=run.d_x.part(), numbers=at.numbers)
         block.tells = None  # all are told of once, at the end
         some = piece(list(steps.chunks(start, stop)), start, Behind())
         block.go(some.plan(window, at.state.clock), some)

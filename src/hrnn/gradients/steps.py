@@ -166,15 +166,16 @@ class Piece:
     def complete(self, window: Window, clock: Clock) -> Tensor:
         """(rows,) how many of each row's steps belong to complete segments of the level below the top."""
         ends = complete_steps(
-            window.model.periods, clock, len(self.x), boundaries=self.boundaries, valid=self.valid, reset=self.reset
-        )
+            window.wiring, clock, len(self.x), boundaries=self.boundaries, valid=self.valid, reset=self.reset,
+            alike=not window.may_part,
+        )  # fmt: skip
         return ends.to(self.x.device)
 
     def plan(self, window: Window, clock: Clock, goes_on: bool = False) -> Plan:
         """goes_on: the window does, behind these steps."""
         start = self.origin if isinstance(self.origin, int) else int(self.origin.max()) + 1 - len(self.x)
         return schedule(
-            window.model.periods, clock, len(self.x), boundaries=self.boundaries, following=self.following, valid=self.valid,
+            window.wiring, clock, len(self.x), boundaries=self.boundaries, following=self.following, valid=self.valid,
             reset=self.reset, learned=learned_starts(window.model.levels), goes_on=goes_on, start=start,
         )  # fmt: skip
 

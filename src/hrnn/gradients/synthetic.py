@@ -52,7 +52,7 @@ class Synthetic(Gradient, nn.Module):
         remedy = "at least 1, or None for the whole window"
         self.round_steps = None if round_steps is None else whole("round_steps", round_steps, remedy=remedy)
         self.sizes = _sizes(model)
-        self.networks = nn.ModuleList(_network(size, units, layers) for size in self.sizes)
+        self.networks = nn.ModuleList(_network(size, units, layers) if size else nn.Identity() for size in self.sizes)
         self.to(device=model.device, dtype=model.dtype)
 
     def differentiate(self, window: Window, objective: Objective, updates: Updates | None) -> State:
@@ -75,13 +75,18 @@ class Synthetic(Gradient, nn.Module):
 
 
 def _sizes(model: HRNN) -> list[int]:
-    """Of the summaries, from the lowest level up."""
+    """Of the summaries, from the lowest level up; 0 where nobody reads one."""
+    if model.periods and not model.edges.cuts:
+        raise ValueError(
+            "no level of the model reads a summary, so there is no gradient that Synthetic could predict; use hrnn.Restricted, "
+            "whose gradients are true ones for such a model"
+        )
     if not model.periods:
         raise ValueError(
             f"model has hidden_sizes={shown(model.hidden_sizes)}, one level, and no summaries whose gradients Synthetic could "
             f"predict; use hrnn.Full or hrnn.Restricted, or give the model levels, e.g. hidden_sizes=[256, 256], periods=[10]"
         )
-    return model.hidden_sizes[:-1]
+    return [size * model.edges.sends(level) for level, size in enumerate(model.hidden_sizes[:-1])]
 
 
 def _network(size: int, units: int, layers: int) -> nn.Sequential:

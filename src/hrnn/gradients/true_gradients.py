@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hrnn.arguments import whole
 from hrnn.gradients.base import Gradient
 from hrnn.gradients.graph_costs import costs_of
@@ -45,6 +47,7 @@ class Truncated(Gradient):
         run, at = Pieces(window, objective, steps), Midway(window.state, Behind(), 0)
         while (stop := steps.up_to(at.step + self.steps)) > at.step:
             _, at = run.differentiate(at, stop, [], wanted=False, goes_on=False)
+            at = replace(at, numbers={})  # x of shorter windows before this one is constant
             steps.forget_before(stop)
             if steps.up_to(stop + 1) > stop:
                 objective.tell(stop)

@@ -131,10 +131,12 @@ class Updates:
 
 
 def own_parameters(model: HRNN) -> list[list[nn.Parameter]]:
-    """Each level's: those of its cell and of its decoder."""
+    """Each level's: those of its cell, of its decoder and of its reader."""
     found: list[list[nn.Parameter]] = [list(cell.parameters()) for cell in model.cells]
     for level, decoder in enumerate(model.decoders or []):
         found[level] += list(decoder.parameters())
+    for level, reader in enumerate(model.readers, start=1):
+        found[level] += list(reader.parameters())
     return found
 
 
@@ -317,7 +319,10 @@ def agreed(plan: Plan, mover: Mover) -> Plan:
         count.insert(0, sum(map(bool, lengths)))
         if len(count) == len(plan.count):
             break
-        places = [(batch, child) for batch in level for child in range(batch.length + 1)]
+        counts = group.most([batch.children for batch in level])
+        for batch, children in zip(level, counts, strict=True):
+            batch.children = children
+        places = [(batch, child) for batch in level for child in range(batch.children)]
         there = group.most([int(child in batch.below) for batch, child in places])
         below: list[Batch] = []
         for (batch, child), some in zip(places, there, strict=True):

@@ -145,6 +145,7 @@ class Window:
         checks.state(model, state, rows)
         state = state.detach()
         self.state = state if self._start_over is None else model.reset(state, self._start_over)
+        self.wiring = model.wiring(rows)
         position = self.state.clock.position
         self.may_part |= any(isinstance(p, Given) for p in model.periods) or bool((position != position[:1]).any())
         self.weight = weight if weight is not None else 1.0 / max(1, _count(self._first))

@@ -23,6 +23,8 @@ class Streamed(Hierarchy, Protocol):
     cells: nn.ModuleList
     stream_plan: Plan | None
 
+    paper_edges: bool
+
 
 class Level(NamedTuple):
     """A cell, its sizes and its parameters: an attribute of a module takes long to be found, and may be set to anything."""
@@ -50,6 +52,8 @@ class Plan:
         self.cells = [cell for cell in model.cells if isinstance(cell, BuiltinCell) and by_hand(cell)]
         self.periods = [period for period in model.periods if type(period) is int]
         self.dtype = model.dtype
+        if not model.paper_edges:
+            raise ValueError("the model has other edges than the paper's")
         if len(self.cells) != len(model.cells) or self.periods != model.periods or self.dtype not in _DTYPES:
             raise ValueError("the model is of another kind")
         if any(type(n) is not int or n < 1 for n in (*self.periods, *model.hidden_sizes, model.input_size)):
