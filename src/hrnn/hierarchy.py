@@ -209,7 +209,7 @@ class HRNN(nn.Module):
             side_by_side(widths[i], reach_of(self.periods[i]), rows) if own is None else own
             for i, own in enumerate(self._segments)
         ]
-        return replace(self.edges, segments=tuple(found))
+        return replace(self.edges, periods=tuple(self.periods), segments=tuple(found))
 
     @property
     def builtin(self) -> bool:
