@@ -26,6 +26,14 @@ class LSTM(BuiltinCell):
     def torch_weights(self) -> list[Tensor]:
         return [self.weight_input, self.weight_hidden, self.bias, torch.zeros_like(self.bias)]
 
+    def keeping(self) -> Tensor:
+        """The weights (4 * hidden, 1) of an input that keeps c to the last bit where it is 1: no gate lets anything in, none
+        forgets."""
+        size, column = self.hidden_size, torch.zeros_like(self.bias)
+        large = min(1e30, torch.finfo(column.dtype).max / 8)
+        column[:size], column[size : 2 * size] = -large, large
+        return column[:, None]
+
     def literal(self, entered: Tensor, recurrent: Tensor | None, state: CellState) -> CellState:
         i, f, g, o = (entered if recurrent is None else entered + recurrent).chunk(4, 1)
         c = i.sigmoid() * g.tanh()
