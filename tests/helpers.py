@@ -7,9 +7,10 @@ from contextlib import contextmanager
 import torch
 
 import hrnn
-from tests.user_cells import LearnedStart, MinimalGRU
+from tests.user_cells import LearnedStart, MinimalGRU, Opened, TanhReader
 
-CELLS = {"lstm": "lstm", "gru": "gru", "rnn": "rnn", "minimal": MinimalGRU, "learned": LearnedStart}
+CELLS = {"lstm": "lstm", "gru": "gru", "rnn": "rnn", "minimal": MinimalGRU, "learned": LearnedStart, "opened": Opened}
+READERS = {"linear": "linear", "maximum": "maximum", "tanh": TanhReader}
 METHODS = {"full": hrnn.Full, "restricted": hrnn.Restricted}
 
 

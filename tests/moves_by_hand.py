@@ -1,10 +1,12 @@
 """Levels that move within a window, one row, one step, one level at a time, by the definition:
 
 A *batch* of a level is one segment of some rows, the r-th within the segment above; the 0th is what was unfinished when the
-window began. The top's batch is the window. When a batch has run, with all that lies below it, its losses are known, and the
-level is differentiated: each of its ticks ran with one set of weights. Then the level moves, if it is due: after `every`
-batches in which it ticks. Its gradient is that of the mean over the steps since its last move; if it moves once, at the
-window's end, that of the window as it is. What no loss has reached keeps its place.
+window began. The top's batch is the window. Where nobody reads the level's summary, a batch has several segments of each row:
+of those that the level above begins in its batch so many at a time, a rest of less than half with those before. When a batch
+has run, with all that lies below it, its losses are known, and the level is differentiated: each of its ticks ran with one set
+of weights. Then the level moves, if it is due: after `every` batches in which it ticks. Its gradient is that of the mean over
+the steps since its last move; if it moves once, at the window's end, that of the window as it is. What no loss has reached
+keeps its place. With a level its reader and its decoder move.
 
 Where rows part, batches differ in size. A level then waits until there are half the steps of a mean batch of its own, and a
 rest of the window with fewer joins the batch before.
@@ -24,6 +26,14 @@ from hrnn.segments import Given
 from tests.oracle import Oracle, Row, Segment, Tick
 
 
+def groups(ticks: list[Tick], size: int) -> list[list[Tick]]:
+    """Those of a row, in time order, by the batch of the level below that they begin segments of."""
+    found = [ticks[i : i + size] for i in range(0, len(ticks), size)]
+    if len(found) > 1 and 2 * len(found[-1]) < size:
+        found[-2:] = [found[-2] + found[-1]]
+    return found
+
+
 class Moves:
     """The levels of an oracle with restricted gradients, and an optimizer for each; heads move with the lowest."""
 
@@ -38,7 +48,11 @@ class Moves:
     ):
         model, self.round_steps = oracle.model, round_steps
         self.oracle, self.every, self.clip, self.top = oracle, every, clip, len(model.cells) - 1
-        self.owned = [list(cell.parameters()) for cell in model.cells]
+        self.segments = [1, *model.config.get("segments", [1] * self.top)]  # begun by a level, in a batch of the level below
+        self.ran = [list(cell.parameters()) for cell in model.cells]
+        for level, reader in enumerate(getattr(model, "readers", []), 1):
+            self.ran[level] += reader.parameters()
+        self.owned = [list(parameters) for parameters in self.ran]
         for level, decoder in enumerate(model.decoders or []):
             self.owned[level] += decoder.parameters()
         self.owned[0] += heads
@@ -47,18 +61,19 @@ class Moves:
 
     def window(self, x: Tensor, y: Tensor, *, loss, **arguments) -> None:
         oracle, levels = self.oracle, range(self.top + 1)
-        self.x, self.y, self.loss = x, y, loss
+        self.y, self.loss = y, loss
         positions = {tuple(row.position(level) for level in range(self.top)) for row in oracle.rows}
         given = any(isinstance(period, Given) for period in oracle.model.periods)
         resets, lengths = arguments["reset"], arguments["lengths"]
         self.apart = given or len(positions) > 1
         self.apart |= lengths is not None and len({*lengths.tolist()}) > 1
         self.apart |= resets is not None and bool((resets != resets[:, :1]).any())
-        for ticks in oracle.begin(len(x), **arguments):
+        for ticks in oracle.begin(x, **arguments):
             list(ticks)
         self.rows = {row.number: b for b, row in enumerate(oracle.rows)}
         self.wanted = set(oracle.targets)
-        self.sent = [[cell[0].detach() for cell in cells] for cells in oracle.cells]  # what others see of a level: leaves
+        self.before = [[cell[0].detach() for cell in cells] for cells in oracle.cells]
+        self.contexts: dict[Segment, Tensor] = {}  # what others see of the level above while it lasts: leaves
         self.done, self.moved_at = 0, [0 for _ in levels]  # steps of all rows
         self.closed, self.reached = [0 for _ in levels], [False for _ in levels]
         self.batches, self.steps = [0 for _ in levels], 0
@@ -85,9 +100,7 @@ class Moves:
             going_on = [self.oracle.rows[b] for b, own in enumerate(ran) if None in own]
             parts.append(([], self._unfinished(self.top, going_on)))
             own = [[tick for tick in some if tick is not None] for some in ran]
-            for j in range(max(map(len, own))):
-                ticks = [some[j] for some in own if len(some) > j]
-                parts.append((ticks, [tick.began for tick in ticks if self.top]))
+            parts += self._together(self.top, own)
             self.last_round = number == len(self.rounds) - 1
             self.batches[: self.top] = [0] * self.top
             steps = sum(self._count(self.top - 1, below) if below else 0 if self.top else len(ticks) for ticks, below in parts)
@@ -99,12 +112,20 @@ class Moves:
         return [row.carried[level - 1] for row in rows if level and any(s and s.ticks for s in row.carried[:level])]
 
     def _parts(self, level: int, segments: list[Segment]) -> Iterator[tuple[list[Tick], list[Segment]]]:
-        """A batch tick by tick, each with the batch of the level below that it begins; first what was unfinished."""
+        """A batch, ticks with the batch of the level below that they begin; first what was unfinished."""
         rows = [self.oracle.rows[self.rows[segment.row]] for segment in segments]
         going_on = [row for row, segment in zip(rows, segments, strict=True) if segment in row.carried]
         yield [], self._unfinished(level, going_on)
-        for j in range(max(len(segment.ticks) for segment in segments)):
-            ticks = [segment.ticks[j] for segment in segments if len(segment.ticks) > j]
+        own: dict[int, list[Tick]] = {}
+        for segment in segments:
+            own.setdefault(segment.row, []).extend(segment.ticks)
+        yield from self._together(level, list(own.values()))
+
+    def _together(self, level: int, own: list[list[Tick]]) -> Iterator[tuple[list[Tick], list[Segment]]]:
+        """own: of each row the ticks."""
+        parts = [groups(ticks, self.segments[level]) for ticks in own]
+        for j in range(max(map(len, parts))):
+            ticks = [tick for some in parts if len(some) > j for tick in some[j]]
             yield ticks, [tick.began for tick in ticks if level]
 
     def _count(self, level: int, segments: list[Segment]) -> int:
@@ -121,16 +142,15 @@ class Moves:
         for ticks, below in self._of_window(segments) if level == self.top else self._parts(level, segments):
             for tick in ticks:
                 at = self.rows[tick.segment.row]
-                cells, sent = oracle.cells[at], self.sent[at]
+                cells, context = oracle.cells[at], self.contexts.get(tick.segment)
                 if tick.reset and level == self.top:
-                    cells[:] = oracle.start()
-                context = sent[level + 1] if tick.first else None
-                cells[level] = oracle.tick(tick, self.x[tick.step, at], cells[level], cells[level - 1][0], context)
+                    cells[level] = oracle.start()[level]
+                cells[level] = oracle.tick(tick, cells[level], cells[level - 1][0], context if tick.first else None)
                 if level:
-                    sent[level] = cells[level][0].detach().requires_grad_()
-                    made.append((cells[level][0], sent[level]))
+                    self.contexts[tick.began] = cells[level][0].detach().requires_grad_()
+                    made.append((cells[level][0], self.contexts[tick.began]))
                 elif (tick.step, at) in self.wanted:
-                    outputs.append(torch.cat([cells[0][0], *(sent[i] for i in oracle.shown[1:])]))
+                    outputs.append(torch.cat([cells[0][0], *self._above(tick.segment, at)]))
                     targets.append((tick.step, at))
             if below:
                 self._batch(level - 1, below)
@@ -139,7 +159,7 @@ class Moves:
         total = total + oracle.task(self.loss, outputs, self.y, targets)
         for segment in segments:
             if level < self.top and segment.ticks and segment.complete and oracle.betas[level]:
-                total = total + oracle.betas[level] * oracle.local_weight * oracle.factor(level) * oracle.local_loss(segment)
+                total = total + oracle.betas[level] * oracle.local_weight * oracle.local_loss(segment)
         total = total + sum((hidden * leaf.grad).sum() for hidden, leaf in made if leaf.grad is not None)
         if isinstance(total, Tensor) and total.requires_grad:
             total.backward()
@@ -152,6 +172,12 @@ class Moves:
             self.batches[level] -= 1
             if level < self.top and self._due(level):
                 self._move(level)
+
+    def _above(self, segment: Segment, at: int) -> Iterator[Tensor]:
+        """What a segment of the lowest level sees of the levels above that the output has."""
+        for level in self.oracle.shown[1:]:
+            yield self.contexts.get(segment, self.before[at][level])
+            segment = segment.above
 
     def _due(self, level: int) -> bool:
         """Does it move now? Not if the window ends here: then it does in any case."""
@@ -166,7 +192,7 @@ class Moves:
         if not self.reached[level]:
             return
         parameters, once = self.owned[level], self.last_round and self.done == self.steps and not self.moved_at[level]
-        for parameter in self.oracle.model.cells[level].parameters():  # that a loss has not reached
+        for parameter in self.ran[level]:  # that a loss has not reached
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         for parameter in parameters:
             if parameter.grad is not None and not once:

@@ -12,7 +12,7 @@ import torch
 
 import hrnn
 from hrnn import Given
-from tests.helpers import CELLS
+from tests.helpers import CELLS, READERS
 from tests.oracle import Row
 
 At = tuple[tuple[int, ...], ...]  # positions: step, row and, for boundaries, which of the levels that have given ones
@@ -47,12 +47,16 @@ class Case:
     batch_first: bool = False
     piece: int = 3  # steps of pieces, for methods that cut
     round_steps: int | None = None
-    segments_at_once: int | None = None
     replay: float = 0.5
     every: tuple[int | None, ...] = (1,)  # where levels move
     clip: float | None = None
     optimizer: str = "sgd"
     seed: int = 0
+    reads: tuple[str, ...] = ()  # of each level above the lowest; as by default
+    reader: tuple[str, ...] = ()
+    context: tuple[str, ...] = ()  # of each level below the top
+    burn_in: int = 0
+    segments: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         """Without what is as by default."""
@@ -69,20 +73,56 @@ class Case:
         parts = any(w.lengths is not None or w.resets is not None for w in self.windows)
         return parts or any(isinstance(period, Given) for period in self.periods)
 
+    @property
+    def sends(self) -> tuple[bool, ...]:
+        """Of each level below the top: does anybody read its summary?"""
+        return tuple(reads != "inputs" for reads in self.reads) or (True,) * len(self.periods)
+
 
 def case(*windows: Window | int, periods=(), cells="lstm", **options) -> Case:
     """One by hand: a number is a window of so many steps, a name the cell of all levels; local losses of all of them."""
     below, names = len(periods), (cells,) * (len(periods) + 1) if isinstance(cells, str) else cells
     own = {"sizes": (3, 2, 4, 2)[: below + 1], "normalized": (True,) * below, "betas": (0.5, 0.3, 0.7)[:below],
            "every": (1,) * (below + 1), "batch": 2}  # fmt: skip
-    return Case(tuple(Window(w) if isinstance(w, int) else w for w in windows), tuple(periods), names, **(own | options))
+    return agreed(
+        Case(tuple(Window(w) if isinstance(w, int) else w for w in windows), tuple(periods), names, **(own | options))
+    )
+
+
+def agreed(case: Case) -> Case:
+    """As by default wherever an option would be refused beside the others."""
+    sends, reads = case.sends, case.reads or ("summary",) * len(case.periods)
+    alone = [sends[i] or (i > 0 and sends[i - 1]) for i in range(len(sends))]  # segments that share no batch
+    given = {
+        "reads": reads,
+        "reader": [
+            "linear" if a == "summary" else b for a, b in zip(reads, case.reader or ["linear"] * len(reads), strict=True)
+        ],
+        "context": [
+            how if name in ("lstm", "gru", "rnn") or hasattr(CELLS[name], "from_context") else "input"
+            for name, how in zip(case.cells, case.context, strict=False)
+        ],
+        "segments": [1 if one else n for one, n in zip(alone, case.segments, strict=False)],
+    }
+    plain = {"reads": "summary", "reader": "linear", "context": "input", "segments": 1 if all(alone) else None}
+    return replace(
+        case,
+        betas=tuple(beta if read else 0.0 for beta, read in zip(case.betas, sends, strict=True)),
+        burn_in=case.burn_in if sends and not sends[0] else 0,
+        **{name: () if all(one == plain[name] for one in values) else tuple(values) for name, values in given.items()},
+    )
 
 
 def draw(
-    seed: int, apart: bool | None = None, levels: int | None = None, least: int = 1, names: Sequence[str] = sorted(CELLS)
+    seed: int,
+    apart: bool | None = None,
+    levels: int | None = None,
+    least: int = 1,
+    names: Sequence[str] = sorted(CELLS),
+    edges: bool | None = None,
 ) -> Case:
     """Anything: 1 to 4 levels, 1 to 3 windows and rows, tiny. apart: rows certainly part, or certainly not; least: of rows;
-    names: of cells."""
+    names: of cells; edges: what levels read, and how contexts come down, are drawn, or as by default."""
     r = random.Random(seed)
     below = r.choice([0, 1, 1, 2, 2, 2, 3]) if levels is None else levels - 1
     kind = "together" if apart is False else r.choice(["together"] * (apart is None) + ["fixed", "given", "given"])
@@ -114,14 +154,33 @@ def draw(
             )
         )  # fmt: skip
     tokens = r.random() < 0.5
-    return Case(
+    one = Case(
         tuple(windows), tuple(periods), tuple(cells), tuple(r.randint(1, 4) for _ in range(below + 1)), batch, tokens,
         r.choice(["sampled", "all"]), tuple(r.random() < 0.7 for _ in periods),
         r.choice(["equal", "inverse"]) if tokens else "equal", r.choice([1, 2, 2, 3]), r.choice(["lowest", "lowest", "all"]),
         tuple(r.choice([0.0, 0.3, 0.7, 2.0]) for _ in periods), r.random() < 0.2, r.randint(1, 7), r.choice([None, 1, 3, 7]),
-        r.choice([None, 1, 2]), r.choice([0.3, 0.6, 1.0]), tuple(r.choice([1, 1, 2, 3, None]) for _ in range(below + 1)),
+        r.choice([0.3, 0.6, 1.0]), tuple(r.choice([1, 1, 2, 3, None]) for _ in range(below + 1)),
         r.choice([None, 0.05]), "sgd" if "learned" in cells else r.choice(["sgd", "momentum", "adam"]), seed,
     )  # fmt: skip
+    r = random.Random(f"edges {seed}")
+    if not below or not (r.random() < 0.6 if edges is None else edges):
+        return one
+    kinds = r.choice(
+        [["inputs"], ["inputs"], ["both"], ["summary", "inputs", "both"], ["summary", "inputs", "both"], ["summary"]]
+    )
+    readers, ways = ["linear", "maximum", "tanh"], r.choice([["input"], ["state"], ["input", "state"]])
+    return agreed(
+        replace(
+            one, reads=tuple(r.choice(kinds) for _ in periods), reader=tuple(r.choice(readers) for _ in periods),
+            context=tuple(r.choice(ways) for _ in periods), burn_in=r.choice([0, 0, 1, 2, 3, 4]),
+            segments=tuple(r.randint(1, 3) for _ in periods) if r.random() < 0.7 else (),
+        )
+    )  # fmt: skip
+
+
+def batched(case: Case) -> Case:
+    """With numbers of segments in a batch where they were left to the library."""
+    return agreed(replace(case, segments=case.segments or (2,) * len(case.periods)))
 
 
 @dataclass
@@ -141,7 +200,7 @@ def build(case: Case) -> Built:
     model = hrnn.HRNN(
         hrnn.Tokens(3) if case.tokens else 2, list(case.sizes), list(case.periods), cell=[CELLS[name] for name in case.cells],
         decoder_layers=case.decoder_layers, decoder_units=3, indices=case.indices, normalized=list(case.normalized),
-        symbol_weights=case.symbol_weights, output=case.output, batch_first=case.batch_first,
+        symbol_weights=case.symbol_weights, output=case.output, batch_first=case.batch_first, **_edges(case),
     ).double()  # fmt: skip
     head = torch.nn.Linear(model.output_size, 3).double()
     rows, windows = [Row(b, model.periods) for b in range(case.batch)], []
@@ -163,6 +222,14 @@ def build(case: Case) -> Built:
         y[~(valid if mask is None else valid & mask).expand(shape)] = 99
         windows.append({"x": x, "y": y, "mask": mask, "boundaries": boundaries, "lengths": lengths, "reset": reset})
     return Built(model, head, windows)
+
+
+def _edges(case: Case) -> dict[str, Any]:
+    """Arguments of the model that are not as by default."""
+    given = {name: list(getattr(case, name)) for name in ("reads", "context", "segments") if getattr(case, name)}
+    if case.reader:
+        given["reader"] = [READERS[name] for name in case.reader]
+    return given | ({"burn_in": case.burn_in} if case.burn_in else {})
 
 
 def _marked(flags: torch.Tensor, where: At) -> torch.Tensor:
@@ -212,22 +279,29 @@ def shortest(case: Case, fails) -> Case:
 
 
 def _simpler(case: Case) -> Iterator[Case]:
+    yield from (other for one in _cut(case) if (other := agreed(one)) != case)
+
+
+def _cut(case: Case) -> Iterator[Case]:
     below, windows = len(case.periods), case.windows
     for i in range(len(windows)) if len(windows) > 1 else ():
         yield replace(case, windows=windows[:i] + windows[i + 1 :])
     if case.batch > 1:
         yield replace(case, batch=case.batch - 1)
     if below:
-        names = ("periods", "normalized", "betas")
+        names = ("periods", "normalized", "betas", "reads", "reader", "context", "segments")
         yield replace(case, **{name: getattr(case, name)[:-1] for name in (*names, "cells", "sizes", "every")})
     for i, window in enumerate(windows):
         for other in _simpler_windows(window):
             yield replace(case, windows=(*windows[:i], other, *windows[i + 1 :]))
     plain = {"output": "lowest", "tokens": False, "indices": "all", "symbol_weights": "equal", "batch_first": False,
-             "clip": None, "segments_at_once": None, "round_steps": None, "decoder_layers": 1, "optimizer": "sgd",
-             "replay": 1.0}  # fmt: skip
+             "clip": None, "round_steps": None, "decoder_layers": 1, "optimizer": "sgd", "replay": 1.0,
+             "reads": (), "context": (), "segments": (), "burn_in": 0}  # fmt: skip
     yield from (replace(case, **{name: value}) for name, value in plain.items() if getattr(case, name) != value)
-    for name, simple in (("cells", "rnn"), ("sizes", 1), ("betas", 0.0), ("normalized", False), ("every", 1)):
+    if case.burn_in:
+        yield replace(case, burn_in=case.burn_in - 1)
+    for name, simple in (("cells", "rnn"), ("sizes", 1), ("betas", 0.0), ("normalized", False), ("every", 1),
+                         ("reads", "summary"), ("reader", "linear"), ("context", "input"), ("segments", 1)):  # fmt: skip
         for i, one in enumerate(values := getattr(case, name)):
             if one != simple:
                 yield replace(case, **{name: (*values[:i], simple, *values[i + 1 :])})

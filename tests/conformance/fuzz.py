@@ -13,18 +13,20 @@ import torch
 from tests.conformance.cases import Case, draw, shortest
 from tests.conformance.moving import check_moves, check_standing
 from tests.conformance.sharing import check_shared
-from tests.conformance.suite import METHODS, check
+from tests.conformance.suite import METHODS, check, check_in_time
 
 Check = tuple[Callable[[int], Case], Callable[[Case], object]]
 
 
 def shared(case: Case) -> float:
     """By one method, another for every case."""
-    return check_shared(case, [name for name, one in METHODS.items() if len(case.periods) >= one.above][case.seed % 6])
+    suiting = [name for name, one in METHODS.items() if one.suits(case)]
+    return check_shared(case, suiting[case.seed % len(suiting)])
 
 
 CHECKS: dict[str, Check] = {
     "methods": (draw, check),
+    "in-time": (draw, check_in_time),
     "together": (partial(draw, apart=False), check_moves),
     "apart": (partial(draw, apart=True), check_moves),
     "standing": (draw, check_standing),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import hrnn
-from tests.conformance.cases import Case, build
+from tests.conformance.cases import Case, batched, build
 from tests.conformance.suite import (
     EXECUTORS,
     METHODS,
@@ -66,6 +66,7 @@ def diverged(case: Case, truth: list[Outcome]) -> bool:
 
 def check_moves(case: Case, executors: Executors = EXECUTORS) -> float:
     """The largest error; 0 if the weights have diverged."""
+    case = batched(case)
     truth, moves = by_hand(case)
     weights = named(model=(built := build(case)).model, head=built.head)
     if any(
@@ -104,5 +105,5 @@ def check_standing(case: Case, executors: Executors = EXECUTORS) -> float:
         updates = Standing(built.model, OPTIMIZERS["sgd"], heads=built.head.parameters(), every=list(case.every))
         with force():
             found = run(case, built, METHODS["restricted"], updates=updates)
-        worst = max(worst, compare(case, f"standing, {executor}", found, expected(case, "restricted")))
+        worst = max(worst, compare(case, f"standing, {executor}", found, expected(case, METHODS["restricted"].truth_of(case))))
     return worst

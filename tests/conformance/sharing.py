@@ -15,7 +15,7 @@ from torch import Tensor
 
 import hrnn
 from hrnn import parallel
-from tests.conformance.cases import Built, Case, build
+from tests.conformance.cases import Built, Case, batched, build
 from tests.conformance.moving import EXACT as MOVING
 from tests.conformance.moving import OPTIMIZERS, by_hand, diverged
 from tests.conformance.suite import EXACT, EXECUTORS, METHODS, Executors, Outcome, compare, expected, named, run, weights
@@ -95,6 +95,8 @@ def together(case: Case, shares: list[Tensor], found: list[list[Outcome]]) -> li
         for name in values:
             if name.startswith("cells.") or name in ("position", "span", "ordinal", "skipped"):
                 values[name] = torch.cat([part.values[name] for part in parts])[order]
+            elif name in ("inputs", "recent"):
+                values[name] = torch.cat([part.values[name] for part in parts], 1)[:, order]
         outcomes.append(Outcome(gradients, values))
     return outcomes
 
@@ -106,10 +108,11 @@ def check_shared(
     """The largest error."""
     if case.batch < 2:  # made simpler
         return 0.0
+    case = batched(case) if moves else case
     r = random.Random(case.seed)
     order = torch.tensor(r.sample(range(case.batch), case.batch))
     shares = list(order.tensor_split([r.randint(1, case.batch - 1)]))
-    truth, count = by_hand(case) if moves else (expected(case, METHODS[method].truth), None)
+    truth, count = by_hand(case) if moves else (expected(case, METHODS[method].truth_of(case)), None)
     if moves and diverged(case, truth):
         return 0.0
     worst = 0.0

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -23,7 +24,7 @@ from hrnn.native import functions
 from hrnn.streaming import in_c
 from tests.conformance.cases import Built, Case, Window, build, chunks
 from tests.helpers import seeded
-from tests.oracle import Oracle
+from tests.oracle import Oracle, Row
 
 EXACT = 1e-10  # of the largest entry, in float64
 
@@ -34,8 +35,15 @@ class Method(NamedTuple):
     truth: str
     make: Callable[[Case, hrnn.HRNN], hrnn.gradients.Gradient]
     once: bool = False  # does it take chunks that can be read only once?
-    above: int = 0  # levels that there must be above the lowest
+    edges: bool = False  # must a level read a summary?
     zeros: bool = False  # does it give zeros where there is no loss at all, instead of nothing?
+
+    def suits(self, case: Case) -> bool:
+        return any(case.sends) or not self.edges
+
+    def truth_of(self, case: Case) -> str:
+        """Where no level reads a summary, nothing is cut."""
+        return "full" if self.truth == "restricted" and not any(case.sends) else self.truth
 
 
 def synthetic(case: Case, model: hrnn.HRNN) -> hrnn.Synthetic:
@@ -52,8 +60,8 @@ METHODS = {
     "truncated": Method("truncated", lambda case, model: hrnn.Truncated(case.piece), once=True),
     "restricted": Method("restricted", lambda case, model: hrnn.Restricted(case.round_steps), once=True),
     "checkpointed top": Method("restricted", lambda case, model: hrnn.Restricted(top="checkpointed"), zeros=True),
-    "replay": Method("replay", lambda case, model: hrnn.Restricted(case.round_steps, replay=case.replay)),
-    "synthetic": Method("synthetic", synthetic, once=True, above=1, zeros=True),
+    "replay": Method("replay", lambda case, model: hrnn.Restricted(case.round_steps, replay=case.replay), edges=True),
+    "synthetic": Method("synthetic", synthetic, once=True, edges=True, zeros=True),
 }
 
 
@@ -190,21 +198,49 @@ def state_of(one: Oracle) -> dict[str, Any]:
         for i, cell in enumerate(one.cells[0])
         for j in range(len(cell))
     }
-    return cells | {
-        "position": [[row.position(i) for i in below] for row in rows],
-        "span": [[row.latest[i].span if row.latest[i] else 0 for i in below] for row in rows],
-        "ordinal": [row.count for row in rows],
-        "skipped": [row.skipped for row in rows],
+    return (
+        cells
+        | inputs_of(one)
+        | {
+            "position": [[row.position(i) for i in below] for row in rows],
+            "span": [[row.latest[i].span if row.latest[i] else 0 for i in below] for row in rows],
+            "ordinal": [row.count for row in rows],
+            "skipped": [row.skipped for row in rows],
+        }
+    )
+
+
+def inputs_of(one: Oracle) -> dict[str, Tensor]:
+    """The inputs that a state holds: those of the segment that the highest reader is going to read, and the latest."""
+    reading = [level for level, reads in enumerate(one.reads) if level and reads != "summary"]
+    found = {}
+    if reading:
+        found["inputs"] = [one.places(reading[-1] - 1, row.latest[reading[-1] - 1]) for row in one.rows]
+    if one.burn_in:
+        found["recent"] = [latest_of(one, row) for row in one.rows]
+    absent = torch.tensor(-1) if one.model.tokens else one.vector(None)
+    return {
+        name: torch.stack([torch.stack([absent if x is None else x for x in places]) for places in rows], 1)
+        for name, rows in found.items()
     }
+
+
+def latest_of(one: Oracle, row: Row) -> list[Tensor | None]:
+    """The inputs that a burn-in may begin with, the latest first."""
+    latest = one.raw[row.number][row.sequence :][::-1][: one.burn_in]
+    return [*latest, *[None] * (one.burn_in - len(latest))]
 
 
 def known_of(one: Oracle) -> dict[str, Any]:
     """What the decoders know of their targets after a window."""
     found = {}
-    for level, decoder in enumerate(one.model.decoders):
+    for level in (level for level, sends in enumerate(one.sends) if sends):
+        decoder = one.model.decoders[level]
         if decoder.statistics is not None:
-            total, mean, variance = one.statistics(level)
-            known = {"seen": total * mean} if decoder.tokens else {"count": total, "mean": mean, "variance": variance}
+            total, mean, variances = one.statistics(level)
+            known = {"seen": total * mean} if decoder.tokens else {"count": total, "mean": mean}
+            if not decoder.tokens and len(variances) == 1:  # of two halves the next window's loss tells
+                known["variance"] = variances[0]
             found |= {f"decoders.{level}.statistics.{name}": value for name, value in known.items()}
     return found
 
@@ -267,8 +303,8 @@ def run(
 def forget(model: hrnn.HRNN) -> None:
     """What decoders know of their targets."""
     for decoder in model.decoders:
-        if decoder.statistics is not None:
-            decoder.statistics.reset()
+        if (known := getattr(decoder, "statistics", None)) is not None:  # there is none of what nobody reads
+            known.reset()
 
 
 def forward(case: Case, built: Built) -> list[Outcome]:
@@ -311,7 +347,7 @@ def stepped(model: hrnn.HRNN, window: dict[str, Any], state: hrnn.State | None) 
 def leaf(state: hrnn.State) -> hrnn.State:
     """A state that wants a gradient."""
     cells = tuple(tuple(part.detach().clone().requires_grad_() for part in cell) for cell in state.cells)
-    return hrnn.State(cells, state.clock, state.row, state.history)
+    return replace(state.detach(), cells=cells)
 
 
 def state_gradients(state: hrnn.State) -> dict[str, Tensor | None]:
@@ -356,11 +392,11 @@ def check(case: Case, methods: Mapping[str, Method] = METHODS, executors: Execut
     built = build(case)
     for executor, force in executors.items():
         for name, method in methods.items():
-            if len(case.periods) < method.above:
+            if not method.suits(case):
                 continue
             with force():
                 found = run(case, built, method)
-            truth, who = expected(case, method.truth), f"{name}, {executor}"
+            truth, who = expected(case, method.truth_of(case)), f"{name}, {executor}"
             worst[name] = max(worst[name], compare(case, who, found, truth))
             for mine, theirs in zip(found, truth, strict=True):
                 some = [n for n, gradient in mine.gradients.items() if gradient is not None and n != "x"]
@@ -375,7 +411,7 @@ def check(case: Case, methods: Mapping[str, Method] = METHODS, executors: Execut
 
 def check_single(case: Case, method: str = "restricted", executors: Executors = EXECUTORS) -> float:
     """float32 is close to the oracle's float64."""
-    built, truth, worst = build(case), expected(case, METHODS[method].truth), 0.0
+    built, truth, worst = build(case), expected(case, METHODS[method].truth_of(case)), 0.0
     for module in (built.model, built.head):
         module.float()
     for window in built.windows:
@@ -399,5 +435,59 @@ def check_into_state(case: Case, method: str, executors: Executors = EXECUTORS) 
                 raise
         else:
             who = f"{method} into a state, {executor}"
-            worst = max(worst, compare(case, who, found, expected(case, METHODS[method].truth)))
+            worst = max(worst, compare(case, who, found, expected(case, METHODS[method].truth_of(case))))
     return worst
+
+
+def check_in_time(case: Case, executors: Executors = EXECUTORS) -> float:
+    """Outputs before a step do not move, to the last bit, with what comes in from it on. A stream, each row by itself, gives
+    what a batch does, with states of its own."""
+    case, worst = untold(case), 0.0
+    built = build(case)
+    model, names = built.model, ("boundaries", "lengths", "reset")
+    for executor, force in executors.items():
+        state, truth, found = None, [], []
+        streams = [model.initial_state(case.batch).select(torch.tensor([b])) for b in range(case.batch)]
+        with force(), torch.no_grad():
+            for number, window in enumerate(built.windows):
+                own, x = turned(model, {name: window[name] for name in names}), window["x"]
+                output, after = (value for value in model(**own, **turned(model, {"x": x}), state=state))
+                output = output.transpose(0, 1) if model.batch_first else output
+                for t in range(1, len(x)):
+                    other = x.clone()
+                    other[t:] = torch.where(x[t:] < 0, x[t:], (x[t:] + 1) % 3) if case.tokens else 1 - 2 * x[t:]
+                    moved, _ = model(**own, **turned(model, {"x": other}), state=state)
+                    moved = moved.transpose(0, 1) if model.batch_first else moved
+                    if not torch.equal(moved[:t], output[:t]):
+                        raise DisagreementError(
+                            case, executor, f"window {number}: outputs before step {t} move with inputs after"
+                        )
+                state = after
+                truth.append(Outcome({}, {"output": plain(output)} | {n: plain(v) for n, v in after.tensors().items()}))
+                found.append(Outcome({}, streamed(model, window, streams)))
+        worst = max(worst, compare(case, f"stream, {executor}", found, truth))
+    return worst
+
+
+def untold(case: Case) -> Case:
+    """Nothing is told of what comes behind a row's last step, which a stream has no way to say."""
+    windows = []
+    for window in case.windows:
+        lengths = window.lengths or (window.steps,) * case.batch
+        told = tuple((t, b, j) for t, b, j in window.boundaries if b < case.batch and t < lengths[b])
+        windows.append(replace(window, boundaries=told, behind=False))
+    return replace(case, windows=tuple(windows))
+
+
+def streamed(model: hrnn.HRNN, window: dict[str, Any], streams: list[hrnn.State]) -> dict[str, Tensor]:
+    """The outputs of a window, row by row and step by step; the rows' states go on."""
+    steps, batch = window["x"].shape[:2]
+    output = torch.zeros(steps, batch, model.output_size, dtype=model.dtype)
+    for b in range(batch):
+        rows = slice(b, b + 1)
+        given = {name: window[name] for name in ("boundaries", "reset")}
+        for t in range(steps if window["lengths"] is None else int(window["lengths"][b])):
+            now = {name: None if value is None else value[t, rows] for name, value in given.items()}
+            output[t, rows], streams[b] = model.step(window["x"][t, rows], streams[b], **now)
+    after = hrnn.State.together(streams).tensors()
+    return {name: plain(value) for name, value in after.items() if name != "skipped"} | {"output": plain(output)}
