@@ -96,21 +96,21 @@ def test_periodic_given_boundaries_are_fixed_periods(truth):
 
 @pytest.mark.parametrize("name", CELLS)
 def test_every_cell(name):
-    for seed, apart in ((100, False), (101, True)):
-        check(draw(seed, apart, levels=3, names=[name]))
+    for seed, apart, edges in ((100, False, False), (101, True, False), (141, None, True)):
+        check(draw(seed, apart, levels=3, names=[name], edges=edges))
 
 
 @pytest.mark.parametrize("seed", range(200, 206))
 def test_rows_in_another_order_shared_out_over_processes(seed):
     one = draw(seed, levels=seed % 3 + 1, least=3)
-    for method in ("full", "restricted", *(["synthetic"] if one.periods else [])):
+    for method in ("full", "restricted", *(["synthetic"] if any(one.sends) else [])):
         check_shared(one, method)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_float32_is_close_to_float64(method):
-    for seed in (300, 301):
-        check_single(draw(seed, levels=3), method)
+    for seed, edges in ((300, False), (304, True)):
+        check_single(draw(seed, levels=3, edges=edges), method)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -120,4 +120,4 @@ def test_a_state_that_wants_a_gradient_gets_it_or_is_refused(method):
 
 @pytest.mark.long
 def test_many_random_cases():
-    assert fuzz(300, secrets.randbelow(2**31), ["methods", "shared"]) == []
+    assert fuzz(300, secrets.randbelow(2**31), ["methods", "in-time", "shared"]) == []

@@ -22,12 +22,38 @@ TOGETHER = {
     "four levels, chunks": case(Window(14, cuts=(1, 5)), 13, periods=(1, 2, 3), every=(3, 2, 1, 1), clip=0.05, output="all"),
     "few targets": case(Window(12, untargeted=tuple((t, b) for t in range(12) for b in range(2) if (t, b) != (4, 1))), 5,
                         periods=(2, 2), betas=(0.0, 0.0), optimizer="momentum"),
+    "several segments in a batch": case(22, 7, periods=(3,), reads=("inputs",), context=("state",), burn_in=2, segments=(2,)),
+    "a rest that joins the batch before, one that does not": case(
+        28, 22, 31, periods=(3,), reads=("inputs",), segments=(4,), output="all", cells="gru", optimizer="momentum"
+    ),
+    "batches of batches, chunks": case(
+        Window(27, cuts=(1, 5, 17)), 14, periods=(2, 1, 3), reads=("inputs",) * 3, context=("state",) * 3, segments=(3, 2, 2),
+        every=(2, 1, 1, 1), optimizer="adam", output="all",
+    ),
+    "several segments below one whose summary is read": case(
+        25, 9, periods=(2, 4), reads=("inputs", "both"), reader=("maximum", "linear"), segments=(3, 1), every=(1, 2, 1),
+    ),
+    "several segments above one whose summary is read": case(
+        25, 9, periods=(2, 2, 2), reads=("summary", "inputs", "inputs"), segments=(1, 1, 2), every=(2, 1, 1, 1),
+    ),
 }  # fmt: skip
 APART = {
     "two levels": case(Window(12, boundaries=((2, 0, 0), (4, 0, 0), (5, 1, 0), (9, 0, 0), (11, 1, 0))), periods=(Given(3),)),
     "three levels": case(
         Window(14, lengths=(14, 11), resets=((6, 1),), boundaries=((2, 0, 0), (4, 0, 0), (5, 1, 0), (8, 0, 0), (9, 1, 0))),
         Window(5, boundaries=((1, 0, 0), (3, 1, 0))), periods=(Given(3), 2), every=(2, 1, 1), optimizer="adam",
+    ),
+    "several segments in a batch": case(
+        Window(24, lengths=(24, 11), resets=((6, 1),)), Window(13, lengths=(5, 13)), periods=(2, 2), reads=("inputs",) * 2,
+        context=("state", "input"), segments=(3, 2), burn_in=3, output="all", optimizer="momentum",
+    ),
+    "several segments in a batch, given boundaries": case(
+        Window(16, boundaries=((2, 0, 0), (3, 0, 0), (4, 0, 0), (5, 1, 0), (9, 0, 0), (10, 1, 0), (11, 0, 0), (12, 0, 0),
+                               (13, 0, 0), (14, 1, 0), (15, 0, 0))), 7,
+        periods=(Given(3), 2), reads=("inputs", "inputs"), segments=(2, 2), optimizer="adam",
+    ),
+    "several segments in a batch, rounds": case(
+        Window(24, lengths=(24, 17), cuts=(4, 9)), 7, periods=(2,), reads=("inputs",), segments=(3,), round_steps=10,
     ),
 }  # fmt: skip
 
