@@ -48,7 +48,7 @@ class Moves:
     ):
         model, self.round_steps = oracle.model, round_steps
         self.oracle, self.every, self.clip, self.top = oracle, every, clip, len(model.cells) - 1
-        self.segments = [1, *model.config.get("segments", [1] * self.top)]  # begun by a level, in a batch of the level below
+        self.segments = [1, *model.config["segments"]]  # begun by a level, in a batch of the level below
         self.ran = [list(cell.parameters()) for cell in model.cells]
         for level, reader in enumerate(getattr(model, "readers", []), 1):
             self.ran[level] += reader.parameters()

@@ -217,10 +217,10 @@ class Oracle:
     def __init__(self, model, rows, restricted: bool, replay: float | None = None, synthetic=None, every: int | None = None):
         self.model, self.restricted, self.replay, self.synthetic, self.every = model, restricted, replay, synthetic, every
         self.like, below = next(model.parameters()), len(model.periods)
-        self.reads = ["", *model.config.get("reads", ["summary"] * below)]  # of each level
-        self.reader = ["", *model.config.get("reader", [None] * below)]
-        self.context = [*model.config.get("context", ["input"] * below), ""]
-        self.burn_in = model.config.get("burn_in", 0)
+        self.reads = ["", *model.config["reads"]]  # of each level
+        self.reader = ["", *model.config["reader"]]
+        self.context = [*model.config["context"], ""]
+        self.burn_in = model.config["burn_in"]
         self.sends = [reads != "inputs" for reads in self.reads[1:]]  # does a level's summary go up?
         self.shown = range(len(model.cells) if model.config["output"] == "all" else 1)  # levels that the output has
         self.known: list[list] = [[] for _ in model.periods]  # for every window so far, pairs of weight and target
@@ -340,7 +340,7 @@ class Oracle:
         reaches = [reach_of(period) for period in self.model.periods[:level]]
         parts = [self.vector(x) for x in self.places(level - 1, segment)]
         if kind is None:
-            return reader(torch.stack(parts).view(1, *reversed(reaches), -1))[0]
+            return reader.module(torch.stack(parts).view(1, *reversed(reaches), -1))[0]
         for stage, reach in enumerate(reaches):
             parts = [project(reader, kind, stage, parts[i : i + reach]) for i in range(0, len(parts), reach)]
         return parts[0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -70,14 +71,16 @@ class Threads:
 
 
 def share(whole: Built, rows: Tensor) -> Built:
-    """What a process has that has these rows. Its state is given, so its sequences begin with a reset."""
+    """What a process has that has these rows. Its state is given; where cells may learn what they start from, its sequences begin
+    with a reset."""
     part = {"x", "y", "mask", "boundaries", "reset"}
     windows = [
         {n: v if v is None else v[:, rows] if n in part else v[rows] for n, v in window.items()} for window in whole.windows
     ]
     first = windows[0]
-    first["reset"] = torch.zeros(first["y"].shape, dtype=torch.bool) if first["reset"] is None else first["reset"].clone()
-    first["reset"][0] = True
+    if first["reset"] is not None or not whole.model.builtin:
+        first["reset"] = torch.zeros(first["y"].shape, dtype=torch.bool) if first["reset"] is None else first["reset"].clone()
+        first["reset"][0] = True
     return Built(whole.model, whole.head, windows, [weights(window) for window in whole.windows])
 
 
@@ -109,6 +112,8 @@ def check_shared(
     if case.batch < 2:  # made simpler
         return 0.0
     case = batched(case) if moves else case
+    if moves and not build(case).model.builtin:  # in chunks with resets rows may part, and batches are those of a round
+        case = replace(case, windows=tuple(replace(window, cuts=()) for window in case.windows))
     r = random.Random(case.seed)
     order = torch.tensor(r.sample(range(case.batch), case.batch))
     shares = list(order.tensor_split([r.randint(1, case.batch - 1)]))

@@ -108,7 +108,7 @@ class Updates:
         used up."""
         parameters, optimizer = self.parameters[level], self.optimizers[level]
         gradients = self.group.summed_gradients(parameters, gradients)
-        values = list(gradients.values())
+        values = [gradient for gradient in gradients.values() if gradient.numel()]  # half of one unit is none
         if not bool(torch.stack(torch._foreach_norm(values, math.inf)).isfinite().all()):
             raise NotFiniteError(
                 f"the gradient of level {level} is not finite, and the level has not moved by it; look for values that are not "
