@@ -216,7 +216,7 @@ class Oracle:
 
     def __init__(self, model, rows, restricted: bool, replay: float | None = None, synthetic=None, every: int | None = None):
         self.model, self.restricted, self.replay, self.synthetic, self.every = model, restricted, replay, synthetic, every
-        self.like, below = next(model.parameters()), len(model.periods)
+        self.like = next(model.parameters())
         self.reads = ["", *model.config["reads"]]  # of each level
         self.reader = ["", *model.config["reader"]]
         self.context = [*model.config["context"], ""]

@@ -1,4 +1,5 @@
-"""Draws the figures of the documentation: `python docs/figures/draw.py` writes hierarchy.svg, gradients.svg and memory.svg."""
+"""Draws the figures of the documentation: `python docs/figures/draw.py` writes hierarchy.svg, gradients.svg,
+edges.svg and memory.svg."""
 
 from __future__ import annotations
 
@@ -102,6 +103,36 @@ def gradients(path: Path) -> None:
     _save(figure, path)
 
 
+def edges(path: Path) -> None:
+    """What goes up, how it comes down, who is read: the paper's choice above, the other one below."""
+    figure, rows = plt.subplots(2, 1, figsize=(11, 6.8), layout="constrained")
+    titles = ('reads="summary", context="input", output="lowest" (the paper)', 'reads="inputs", context="state", output="all"')
+    for axes, title, others in zip(rows, titles, (False, True), strict=True):
+        frame(axes, title)
+        nodes(axes)
+        for step in range(PERIOD * SEGMENTS):
+            axes.text(step, INPUT - 0.25, f"$x_{{{step}}}$", ha="center", va="center", fontsize=9)
+            arrow(axes, (step, INPUT - 0.08), (step, LOWER - 0.24), GREY)
+            if (step + 1) % PERIOD:
+                arrow(axes, (step + 0.33, LOWER), (step + 0.67, LOWER), BLUE)
+        for segment in range(SEGMENTS):
+            start = segment * PERIOD
+            if segment:
+                arrow(axes, (start - PERIOD + 0.8, UPPER), (start - 0.8, UPPER), ORANGE)
+                for place in range(PERIOD if others else 1):
+                    begin = (start - 1 - place, INPUT - 0.08) if others else (start - 0.9, LOWER + 0.24)
+                    arrow(axes, begin, (start - 0.3 - 0.12 * place, UPPER - 0.24), GREEN, width=1 if others else 2)
+            down = (start - 0.42, LOWER) if others else (start, LOWER + 0.24)
+            arrow(axes, (start - 0.42 if others else start, UPPER - 0.23), down, ORANGE, width=2)
+        for x, y, text, colour in ((PERIOD + 0.15, 1.72, "initial state" if others else "first input", ORANGE),):
+            axes.text(x, y, text, color=colour, fontsize=10)
+        axes.text(PERIOD - 1.5, 1.72, "raw inputs" if others else "summary", color=GREEN, fontsize=10, ha="right")
+        head = "the output: both levels" if others else "the output: level 0"
+        axes.text(PERIOD * SEGMENTS - 0.5, UPPER if others else LOWER, head, color=RED, fontsize=10, va="center")
+        axes.set_xlim(-0.8, PERIOD * SEGMENTS + 2)
+    _save(figure, path)
+
+
 def memory(path: Path) -> None:
     """Measured memory against the window, from what `make growth` wrote."""
     rows = json.loads((path.parents[2] / "benchmarks" / "results" / "growth.json").read_text())
@@ -126,5 +157,5 @@ def _save(figure: Figure, path: Path) -> None:
 if __name__ == "__main__":
     matplotlib.rcParams["svg.hashsalt"] = "hrnn"
     folder = Path(__file__).resolve().parent
-    for draw, name in ((hierarchy, "hierarchy"), (gradients, "gradients"), (memory, "memory")):
+    for draw, name in ((hierarchy, "hierarchy"), (gradients, "gradients"), (edges, "edges"), (memory, "memory")):
         draw(folder / f"{name}.svg")

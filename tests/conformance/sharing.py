@@ -71,8 +71,8 @@ class Threads:
 
 
 def share(whole: Built, rows: Tensor) -> Built:
-    """What a process has that has these rows. Its state is given; where cells may learn what they start from, its sequences begin
-    with a reset."""
+    """What a process has that has these rows. Its state is given; where cells may learn what they start from, its sequences
+    begin with a reset."""
     part = {"x", "y", "mask", "boundaries", "reset"}
     windows = [
         {n: v if v is None else v[:, rows] if n in part else v[rows] for n, v in window.items()} for window in whole.windows
