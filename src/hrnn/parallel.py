@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -45,6 +46,7 @@ class Group:
         self.rank = whole("rank", rank, 0, self.size - 1)
         self._store = store
         self._names: dict[str, None] = {}  # of the sums that everyone knows of
+        self._lent: deque[tuple[Tensor, ...]] = deque(maxlen=4)  # see _waiting
 
     @property
     def first(self) -> bool:
@@ -98,7 +100,7 @@ class Group:
             for member, place in zip(members, places, strict=True):
                 if member in gradients:
                     place.view(member.shape).copy_(gradients[member])
-            with self._waiting():
+            with self._waiting(buffer):
                 dist.all_reduce(buffer)
             total |= {
                 member: place.view(member.shape)
@@ -117,7 +119,7 @@ class Group:
             numbers = [values.get(name, 0.0) for name in self._names]
             there = [float(name in values) for name in self._names]
             total = torch.tensor([float(len(new)), *numbers, *there], dtype=torch.float64)
-            with self._waiting():
+            with self._waiting(total):
                 dist.all_reduce(total)
             unknown, *rest = total.tolist()
             if not unknown:
@@ -140,14 +142,14 @@ class Group:
         if self.size == 1:
             return numbers
         most = torch.tensor(numbers, dtype=torch.int64)
-        with self._waiting():
+        with self._waiting(most):
             dist.all_reduce(most, dist.ReduceOp.MAX)
         return [int(number) for number in most]
 
     def all_reduce(self, values: Tensor) -> Tensor:
         """The sum of a tensor over all processes, in place."""
         if self.size > 1:
-            with self._waiting():
+            with self._waiting(values):
                 dist.all_reduce(values)
         return values
 
@@ -160,7 +162,7 @@ class Group:
         for name in sorted(tensors):
             mine = tensors[name].contiguous()
             places = [torch.empty_like(mine) for _ in found]
-            with self._waiting():
+            with self._waiting(mine, *places):
                 dist.all_gather(places, mine)
             for one, place in zip(found, places, strict=True):
                 one[name] = place
@@ -185,9 +187,10 @@ class Group:
         if self.size == 1:
             return content or b""
         length = torch.tensor([len(content or b"")])
-        with self._waiting():
+        with self._waiting(length):
             dist.broadcast(length, 0)
-            buffer = _as_tensor(content or b"") if self.first else torch.empty(int(length), dtype=torch.uint8)
+        buffer = _as_tensor(content or b"") if self.first else torch.empty(int(length), dtype=torch.uint8)
+        with self._waiting(buffer):
             dist.broadcast(buffer, 0)
         return buffer.numpy().tobytes()
 
@@ -231,7 +234,10 @@ class Group:
             return True
 
     @contextmanager
-    def _waiting(self) -> Iterator[None]:
+    def _waiting(self, *tensors: Tensor) -> Iterator[None]:
+        """Around a call of torch.distributed with these tensors. The last ones are kept: a thread of gloo may still hold them,
+        and who lets go of a tensor last needs the interpreter, which waits for that thread where the group is destroyed."""
+        self._lent.append(tensors)
         try:
             yield
         except RuntimeError as error:  # torch says no more than that

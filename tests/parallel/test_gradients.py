@@ -1,6 +1,7 @@
 """Two processes with half the batch each give the gradients, moves and states of one process with the whole batch."""
 
 import json
+import weakref
 
 import pytest
 import torch
@@ -60,6 +61,19 @@ def test_the_documented_loop_is_the_same_with_two_processes(found, capsys):
     exec(code_in(ROOT / "docs" / "distributed.md")[0], example)
     assert found[0]["example"] == found[1]["example"] == pytest.approx(example["losses"], rel=1e-4)
     assert example["losses"][-1] < example["losses"][0]
+
+
+def test_what_threads_of_gloo_may_still_hold_is_kept(monkeypatch):
+    """Who lets go of a tensor last needs the interpreter, which waits for these threads where the group is destroyed."""
+    lent = []
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda tensor, *_: lent.append(weakref.ref(tensor)))
+    group = Group(1, 2)
+    group.barrier()
+    assert lent.pop()() is not None
+    group.all_reduce_numbers({})
+    assert lent.pop()() is not None
+    group.all_reduce_gradients([torch.nn.Parameter(torch.zeros(3))])
+    assert lent.pop()() is not None
 
 
 def test_alone_nothing_changes(monkeypatch):
