@@ -1,5 +1,6 @@
 """Tests run side by side, one thread each, from the same random numbers every time."""
 
+import os
 import random
 import signal
 
@@ -9,6 +10,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from hrnn import native
+from hrnn.launching.warm import Warm
 from hrnn.native import functions
 
 torch.set_num_threads(1)
@@ -35,6 +37,38 @@ def nothing_is_measured():
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("hrnn.launching.measuring.measure", lambda *_, **__: 5_000_000)
         yield
+
+
+class Shared(Warm):
+    """Whoever is done with it leaves it to the next."""
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(autouse=True, scope="session")
+def workers_are_forked_from_one_process():
+    """Before it forks it imports for seconds, which runs side by side in a process of the tests would pay for again and again.
+    Those with other threads, variables or another folder have their own, as have commands in processes of their own."""
+
+    def usual():
+        others = ("PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR")  # which pytest and torch set on the way
+        return os.getcwd(), {name: value for name, value in os.environ.items() if name not in others}
+
+    before, kept = usual(), []
+
+    def warm(threads, log):
+        if threads != 1 or usual() != before:
+            return Warm(threads, log)
+        if not kept or kept[-1]._process.poll() is not None:
+            kept.append(Shared(threads, log))
+        return kept[-1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("hrnn.launching.processes.Warm", warm)
+        yield
+    for one in kept:
+        Warm.close(one)
 
 
 @pytest.fixture(params=["native", "torch"])

@@ -69,9 +69,12 @@ def stepped(model, x, state):
     return torch.stack(outputs), states
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("tokens", [False, True], ids=["vectors", "tokens"])
+# Each of them with each of the others
+@pytest.mark.parametrize(
+    ("dtype", "batch", "tokens"),
+    [(torch.float32, 1, False), (torch.float32, 3, True), (torch.float64, 1, True), (torch.float64, 3, False)],
+    ids=["32-1-vectors", "32-3-tokens", "64-1-tokens", "64-3-vectors"],
+)
 @pytest.mark.parametrize("levels", [1, 2, 3, 4])
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn", "mixed"])
 def test_steps_are_windows(short, cell, levels, tokens, batch, dtype):

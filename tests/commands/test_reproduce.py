@@ -29,7 +29,7 @@ from tests.holding import held, holding
 from tests.tiny import write_mnist
 from tests.waiting import PATIENCE, wait_for
 
-SCALE = 0.05  # 150 updates of the copy task
+SCALE = 0.02  # 60 updates of the copy task
 
 
 def copy(folder, *options):
@@ -110,7 +110,7 @@ def test_interrupted_and_started_again_it_ends_with_the_table(tmp_path, capsys):
     assert entries["memory"]["paper_count"] == 29
     assert entries["memory"]["measured_bytes"] == 5_000_000
     assert {"date", "torch", "python", "processor", "cores"} <= set(entries["environment"])
-    assert "Scaled: budgets are 0.05 times" in (folder / "table.md").read_text()
+    assert "Scaled: budgets are 0.02 times" in (folder / "table.md").read_text()
 
     # The work is no longer needed: from the results alone the same table is made, and nothing is trained.
     shutil.rmtree(folder / "work")
@@ -289,7 +289,7 @@ def test_what_does_not_belong_here_is_refused_and_stays(capsys, tmp_path, name):
     other = Request(EXPERIMENTS["copy"], folder, scale=0.5).unit(EXPERIMENTS["copy"].row("ours"), 0)
     if name == "work":
         folders.create(folder / "work" / other.name, other.config, overwrite=False)
-        words = "budget.sequences is 75000 there and 7500 here"
+        words = "budget.sequences is 75000 there and 3000 here"
     else:
         (folder / "runs" / "ours").mkdir(parents=True)
         (folder / "runs" / "ours" / "seed-0.json").write_text('{"format": 0}')

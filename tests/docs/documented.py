@@ -80,6 +80,10 @@ def shorter_command(words: list[str]) -> list[str]:
         at = words.index(option) + 1 if option in words else len(words)
         sizes = len(words[at:]) - len(" ".join(words[at:]).lstrip("0123456789 ").split()) if at < len(words) else 0
         words = [*words[:at], *[number] * sizes, *words[at + sizes :]]
+    if words[:2] in (["train", "text"], ["train", "needle"]) and "--hidden-sizes" not in words:
+        words = [*words, "--hidden-sizes", "8", "8"]
+    if words[:2] in (["train", "copy"], ["train", "needle"]):
+        words = [*words, "--test-sequences", "20"]
     if words[0] == "evaluate" and "copy" in words[1]:
         return [*words, "--length", "5"]  # so few updates solve none
     return [*words, *_FEWER.get(words[0], [])]

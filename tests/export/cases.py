@@ -17,6 +17,10 @@ PERIODS = {
 }
 
 
+# One level has no periods, and two have one, which is fixed or given.
+KINDS = [(1, "fixed"), (2, "fixed"), (2, "given"), *((levels, kind) for levels in (3, 4) for kind in PERIODS)]
+
+
 def made(cell, levels: int, kind: str, dtype=torch.float64, tokens: bool = False, decoders: bool = True):
     """A model, of more than two levels one that shows them all, and a head. Weights are larger than at the start of learning,
     so that nothing is nearly linear."""

@@ -7,7 +7,7 @@ from torch import nn
 import hrnn
 from hrnn.export import Step, Window
 from hrnn.export.checking import largest_difference
-from tests.export.cases import CELLS, PERIODS, made
+from tests.export.cases import CELLS, KINDS, PERIODS, made
 from tests.export.drift import drift
 from tests.helpers import nested_flags, seeded
 from tests.user_cells import MinimalGRU
@@ -15,8 +15,7 @@ from tests.user_cells import MinimalGRU
 EXAMPLE = torch.zeros(1)
 
 
-@pytest.mark.parametrize("kind", PERIODS)
-@pytest.mark.parametrize("levels", [1, 2, 3, 4])
+@pytest.mark.parametrize(("levels", "kind"), KINDS)
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_step_is_that_of_the_model_with_rows_in_different_phases(cell, levels, kind):
     model, head = made(cell, levels, kind, tokens=levels == 3)

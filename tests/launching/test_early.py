@@ -49,9 +49,9 @@ def finished(folder, one, accuracy):
 
 
 def test_a_losing_run_is_stopped_and_stays_so_until_it_is_asked_for(tmp_path, monkeypatch):
-    """It would take 2,000 updates and is stopped soon after the first point, 250; the last validation before was at 200."""
+    """It would take 1,000 updates and is stopped soon after the first point, 125; the last validation before was at 100."""
     monkeypatch.setattr(early, "LOOK_SECONDS", 0.1)
-    wanted = [unit(seed, updates=2000) for seed in range(5)]
+    wanted = [unit(seed, updates=1000) for seed in range(5)]
     prepare(tmp_path, wanted)
     for one in wanted[:4]:
         finished(tmp_path, one, accuracy=1.0)
@@ -61,7 +61,7 @@ def test_a_losing_run_is_stopped_and_stays_so_until_it_is_asked_for(tmp_path, mo
     assert notes.told == [(loser.name, "running"), (loser.name, "stopped early")]
     why = stopped_early(place)
     assert (why["kind"], why["share"], why["others"]) == ("validation", 0.125, [1.0] * 4)
-    assert why["update"] == 200
+    assert why["update"] == 100
     assert why["value"] < 1
     assert folders.read_result(place) is None
     assert list((place / folders.CHECKPOINTS).iterdir())  # nothing is lost

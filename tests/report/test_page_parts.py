@@ -175,7 +175,7 @@ def test_lines_of_a_study_are_means_with_a_band():
 
 def test_samples_of_text(tmp_path, capsys):
     task, *words = tasks(tmp_path)["text"]
-    assert hrnn(capsys, "train", task, *words, *SMALL, "--run", tmp_path / "run")[0] == 0
+    assert hrnn(capsys, "train", task, *words, *SMALL, "--updates", 3, "--run", tmp_path / "run")[0] == 0
     other = write(tmp_path / "pixels")
     page, again = tmp_path / "a.html", tmp_path / "b.html"
     assert hrnn(capsys, "report", tmp_path / "run", other, "-o", page, "--sample", 40) == (0, f"{page}\n", "")
@@ -193,7 +193,7 @@ def test_samples_of_text(tmp_path, capsys):
 
 def test_a_sample_of_a_text_without_lines(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("abcd" * 500)
-    words = ("--data", tmp_path / "a.txt", "--boundaries", "c", "--no-unknown", "--window", 50)
+    words = ("--data", tmp_path / "a.txt", "--boundaries", "c", "--no-unknown", "--window", 50, "--updates", 3)
     code, _, err = hrnn(capsys, "train", "text", *words, *SMALL, "--run", tmp_path / "run")
     assert code == 0, err
     page = tmp_path / "a.html"

@@ -16,7 +16,7 @@ from hrnn.training.methods import METHODS, parsed
 from hrnn.training.network import build
 
 SMALL = Config(
-    Copy(length=6),
+    Copy(length=6, test_sequences=10),
     Model(hidden_sizes=(5, 6), periods=(3,), window=12, decoder_units=4),
     Learning(batch=4, update="batch", average=None),
     Budget(updates=4),
