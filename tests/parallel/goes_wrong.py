@@ -62,6 +62,13 @@ def impatient():
     distributed_c10d._set_pg_timeout(timedelta(seconds=1))
 
 
+def impatient_from_the_beginning():
+    """Half a minute, for a torch such as 2.6 that does not change the limit of a group that is there."""
+    begin = torch.distributed.init_process_group
+    limit = {"timeout": timedelta(seconds=30)}
+    torch.distributed.init_process_group = lambda *given, **options: begin(*given, **options | limit)
+
+
 def full_disk():
     """No room for any whole file from now on."""
 
@@ -94,6 +101,7 @@ if __name__ == "__main__":
         found["signal"] = run("--batch", "10", folder="signal")
     # A second process that does not answer: the first one gives up, and then the second finds nobody.
     given_up = FOLDER / "given up"
+    impatient_from_the_beginning()
     with after_update(5, impatient, second=False), after_update(5, lambda: wait_for(given_up.exists, "nobody gives up")):
         found["asleep"] = run("--batch", "10", folder="asleep")
     given_up.touch()
