@@ -33,6 +33,7 @@ class Configuration:
     text: bool = False
     rows: str = "alike"
     cell: str | type[nn.Module] = "lstm"
+    side_by_side: bool = False  # no upward edges, contexts as initial states, all levels shown, numbers as targets
 
 
 class MinimalGRU(nn.Module):
@@ -65,6 +66,7 @@ CONFIGURATIONS = {
     "endless": Configuration(3, (128, 128), (), 2000, 16, rows="endless"),
     "ragged-64": Configuration(3, (64, 64), (10,), 200, 16, rows="ragged"),
     "ragged-256": Configuration(3, (256, 256), (10,), 200, 32, rows="ragged"),
+    "side-by-side": Configuration(1, (64, 64), (16,), 512, 4, tokens=False, side_by_side=True),
     "own-cell": Configuration(3, (64, 64), (10,), 200, 16, cell=MinimalGRU),
     "characters-50": Configuration(128, (256, 512), (), 50, 100, text=True),
     "characters-1000": Configuration(128, (256, 512), (), 1000, 100, text=True),
@@ -73,11 +75,14 @@ CONFIGURATIONS = {
 OWN = ("full", "restricted", "locked Adam", "unlocked Adam")
 INFERENCE = ("forward", "step")  # without gradients: a whole window, and the first steps of a stream
 METHODS = ("floor", "nn.LSTM", "naive", "checkpoint", *OWN)
+SIDE_BY_SIDE = {"reads": "inputs", "context": "state", "output": "all"}  # as HRNN has them
 
 
 def methods(name: str) -> tuple[str, ...]:
     """Those that make sense for a configuration: the rivals know fixed periods only, and hold long windows in memory."""
     c = CONFIGURATIONS[name]
+    if c.side_by_side:
+        return "two calls", "locked Adam"
     if c.text:
         return "nn.LSTM", "full", "restricted"
     return METHODS if c.rows == "alike" and c.cell == "lstm" else OWN
@@ -114,17 +119,18 @@ def own(name: str, method: str, window: int | None = None) -> Callable[[], objec
     """One window of this library, head, loss and local losses included."""
     c = CONFIGURATIONS[name]
     window = window or c.window
-    outputs = c.inputs if c.text else 3
+    outputs = c.inputs if c.text else 1 if c.side_by_side else 3
     periods = list(c.periods) or [hrnn.Given(16)]
-    model = hrnn.HRNN(hrnn.Tokens(c.inputs) if c.tokens else c.inputs, list(c.sizes), periods, cell=c.cell)
-    head = nn.Linear(c.sizes[0], outputs)
+    edges = SIDE_BY_SIDE if c.side_by_side else {}
+    model = hrnn.HRNN(hrnn.Tokens(c.inputs) if c.tokens else c.inputs, list(c.sizes), periods, cell=c.cell, **edges)
+    head = nn.Linear(model.output_size, outputs)
     boundaries = lengths = None
     if c.text:
         streams, boundaries = characters(window, c.batch)
         x, y = streams[:-1], streams[1:]
     else:
         x = torch.randint(3, (window, c.batch)) if c.tokens else torch.randn(window, c.batch, c.inputs)
-        y = torch.randint(3, (window, c.batch))
+        y = torch.randn(window, c.batch) if c.side_by_side else torch.randint(3, (window, c.batch))
         if not c.periods:
             boundaries = torch.rand(window, c.batch) < 1 / 6
             if c.rows == "endless":
@@ -140,14 +146,16 @@ def own(name: str, method: str, window: int | None = None) -> Callable[[], objec
     updates = hrnn.Updates(model, adam, heads=head.parameters()) if method == "unlocked Adam" else None
 
     def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        if c.side_by_side:
+            return (head(output)[..., 0] - target).square()
         return F.cross_entropy(head(output).flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
+
+    betas = None if c.side_by_side else [0.1] * len(periods)
 
     def run() -> None:
         for parameter in parameters:
             parameter.grad = None
-        gradient.backward(
-            model, x, y, loss=loss, betas=[0.1] * len(periods), boundaries=boundaries, lengths=lengths, updates=updates
-        )
+        gradient.backward(model, x, y, loss=loss, betas=betas, boundaries=boundaries, lengths=lengths, updates=updates)
         if locked is not None:
             locked.step()
 
@@ -169,7 +177,10 @@ def runner(name: str, method: str, window: int | None = None) -> Callable[[], ob
     c = CONFIGURATIONS[name]
     if method in OWN + INFERENCE:
         return own(name, method, window)
-    rival = {"floor": rivals.floor, "nn.LSTM": rivals.flat, "naive": rivals.naive, "checkpoint": rivals.checkpointed}[method]
+    rival = {
+        "floor": rivals.floor, "nn.LSTM": rivals.flat, "naive": rivals.naive, "checkpoint": rivals.checkpointed,
+        "two calls": rivals.two_calls,
+    }[method]  # fmt: skip
     return rival(c.inputs, c.sizes, c.periods, window or c.window, c.batch)
 
 

@@ -147,3 +147,30 @@ def naive(
 
 
 checkpointed = partial(naive, checkpointed=True)
+
+
+def two_calls(inputs: int, sizes: Sequence[int], periods: Sequence[int], window: int, batch: int) -> Run:
+    """Two levels without an upward edge, and one update of Adam: the upper one reads relu(W · inputs of the segment that has
+    ended), its state is the initial one of the segment below, h = tanh(W c) and cell = V c, and a linear head on both, squared
+    error at every step. All contexts by one `nn.LSTM`, then all segments side by side by another."""
+    (lower, upper), (period,) = sizes, periods
+    segments = window // period
+    x, y = torch.randn(window, batch, inputs), torch.randn(window, batch)
+    reader, down, head = nn.Linear(period * inputs, upper), nn.Linear(upper, 2 * lower), nn.Linear(lower + upper, 1)
+    above, below = nn.LSTM(upper, upper), nn.LSTM(inputs, lower)
+    optimizer = torch.optim.Adam([p for part in (reader, down, head, above, below) for p in part.parameters()], fused=True)
+
+    def run() -> None:
+        optimizer.zero_grad()
+        parts = x.view(segments, period, batch, inputs)
+        read = F.pad(parts[:-1], (0, 0, 0, 0, 0, 0, 1, 0))  # of the segment before; zeros before the first
+        contexts, _ = above(reader(read.transpose(1, 2).flatten(2)).relu())
+        hidden, cell = down(contexts).view(1, segments * batch, 2 * lower).chunk(2, -1)
+        columns = parts.transpose(0, 1).reshape(period, segments * batch, inputs)
+        output, _ = below(columns, (hidden.tanh(), cell.contiguous()))
+        shown = torch.cat([output, contexts.view(1, -1, upper).expand(period, -1, -1)], -1)
+        targets = y.view(segments, period, batch).transpose(0, 1).reshape(period, -1)
+        (head(shown)[..., 0] - targets).square().mean().backward()
+        optimizer.step()
+
+    return run
