@@ -70,6 +70,14 @@ class Ran:
             return [self.output, *(part.repeat(len(sizes), 1) for part in self.above)]
         return [self.output, *(torch.cat([part[:size] for size in sizes]) for part in self.above)]
 
+    def in_time(self) -> list[Tensor]:
+        """The same as (columns, ticks, rows, hidden), views all of them, where the batch has `columns`: the order of time."""
+        columns, length = self.batch.columns, len(self.batch.sizes)
+        return [
+            self.output.unflatten(0, (length, columns, -1)).transpose(0, 1),
+            *(part.unflatten(0, (columns, 1, -1)).expand(-1, length, -1, -1) for part in self.above),
+        ]
+
 
 class Run:
     """A forward pass from a state on. `run` goes through some steps, and may be called again with those behind them.
@@ -121,10 +129,10 @@ class Run:
         rows = self.begun.batch
         if not any(one.batch.sizes for one in self.ran):
             return self.state[0][0].new_zeros(steps, rows, sum(part[0].shape[1] for part in self.state[: self.shown]))
-        values = torch.cat(
-            [shown[0] if len(shown) == 1 else torch.cat(shown, -1) for shown in (one.shown() for one in self.ran)]
-        )
-        if len(values) == steps * rows and all(one.batch.alike and one.batch.single for one in self.ran):
+        plain = all(one.batch.columns for one in self.ran if one.batch.sizes)  # batches are in the order of time
+        shown = [one.in_time() if plain else one.shown() for one in self.ran if one.batch.sizes]
+        values = torch.cat([(of[0] if len(of) == 1 else torch.cat(of, -1)).flatten(0, -2) for of in shown])
+        if plain and len(values) == steps * rows:
             return values.view(steps, rows, -1)
         at = [one.batch.numbers() for one in self.ran]
         return values.new_zeros(steps * rows, values.shape[1]).index_copy(0, torch.cat(at), values).view(steps, rows, -1)

@@ -117,6 +117,22 @@ class Batch:
         steps = self.table.at[self.ticks] // rows
         return (steps[:, None] * rows + torch.arange(rows, device=steps.device)).flatten()
 
+    @property
+    def columns(self) -> int:
+        """Where rows are alike, and its segments have as many ticks each and are one behind the other: how many of them a row
+        has; else 0."""
+        if not self.alike or not self.sizes:
+            return 0
+        if "columns" not in self.known:
+            count, length = self.segments.stop - self.segments.start, len(self.sizes)
+            found = count if self.sizes[-1] == self.n else 0
+            if found > 1:
+                steps = self.table.at[self.ticks] // self.table.rows
+                there = torch.arange(self.start, self.start + count * length, device=steps.device)
+                found = found if torch.equal(steps.view(length, count).t().flatten(), there) else 0
+            self.known["columns"] = found
+        return self.known["columns"]  # type: ignore[no-any-return]
+
     def in_order(self) -> Tensor | None:
         """(ticks,) where rows are alike: its ticks in the order of steps and rows; None: they are."""
         if isinstance(self.at, slice):
@@ -128,7 +144,18 @@ class Batch:
     @property
     def start(self) -> int:
         """Where rows are alike: the first step that it has."""
-        return self.at.start if isinstance(self.at, slice) else int(self.at.min())
+        return self.at.start if isinstance(self.at, slice) else self._ends()[0]
+
+    @property
+    def stop(self) -> int:
+        """The step behind the last one that any row has; it has ticks."""
+        return self._ends()[1]
+
+    def _ends(self) -> tuple[int, int]:
+        if "ends" not in self.known:
+            low, high = (int(value) // max(1, self.table.rows) for value in torch.aminmax(self.table.at[self.ticks]))
+            self.known["ends"] = low, high + 1
+        return self.known["ends"]  # type: ignore[no-any-return]
 
     def _each(self, values: Tensor, name: str) -> Tensor:
         """Of each of its columns, what `values` (S,) has of each segment; rows: their numbers."""

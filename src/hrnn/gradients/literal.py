@@ -367,19 +367,20 @@ class Literal(Run):
 
     def _task(self, ran: list[Ran]) -> None:
         """The task's loss on the output of some batches; all that is left is the gradient of the output."""
-        parts, piece, rows = [one.shown() for one in ran], self.piece, self.begun.batch
+        if all(one.batch.columns for one in ran):
+            self._task_in_time(ran)
+            return
+        parts, piece = [one.shown() for one in ran], self.piece
         leaf = torch.cat([(part[0] if len(part) == 1 else torch.cat(part, -1)).detach() for part in parts])
         order = None
         if all(one.batch.alike for one in ran):
             order = ran[0].batch.in_order() if len(ran) == 1 else None
-            leaf = (leaf if order is None else leaf.index_select(0, order)).view(-1, rows, leaf.shape[1])
-            first = ran[0].batch.start
-            y, mask = (None if v is None else v[first : first + len(leaf)] for v in (piece.y, piece.mask))
+            leaf = (leaf if order is None else leaf.index_select(0, order)).view(-1, self.begun.batch, leaf.shape[1])
+            y, mask = self._asked_from(ran[0].batch.start, len(leaf))
         else:  # one packed step
             which = torch.cat([one.batch.table.at[one.batch.ticks] for one in ran])
             leaf = leaf[None]
             y, mask = (None if v is None else v.flatten(0, 1)[which][None] for v in (piece.y, piece.mask))
-        leaf = leaf.clone() if len(ran) == 1 and order is None else leaf  # the loss may keep it
         gradient = self._of_loss(leaf, y, mask)
         if gradient is not None:
             gradient = gradient.flatten(0, 1)
@@ -387,6 +388,25 @@ class Literal(Run):
             split = gradient.split([len(one.output) for one in ran])
             for part, own in zip(parts, split, strict=True):
                 self.tape[0].reached += zip(part, own.split([one.shape[-1] for one in part], -1), strict=True)
+
+    def _task_in_time(self, ran: list[Ran]) -> None:
+        """The same, where nothing but views is between what has run and the order of time."""
+        parts = [[part.detach() for part in one.in_time()] for one in ran]
+        blocks = [(part[0] if len(part) == 1 else torch.cat(part, -1)).flatten(0, 1) for part in parts]
+        leaf = torch.cat(blocks) if len(blocks) > 1 or len(parts[0]) == 1 else blocks[0]  # a copy: the loss may keep it
+        gradient = self._of_loss(leaf, *self._asked_from(ran[0].batch.start, len(leaf)))
+        if gradient is None:
+            return
+        for one, part, own in zip(ran, parts, gradient.split([len(block) for block in blocks]), strict=True):
+            own = own.unflatten(0, part[0].shape[:2])
+            output, *above = own.split([some.shape[-1] for some in part], -1)
+            self.tape[0].reached.append((one.output, output.transpose(0, 1).reshape(one.output.shape)))
+            self.tape[0].reached += [(to, d.sum(1).flatten(0, 1)) for to, d in zip(one.above, above, strict=True)]
+
+    def _asked_from(self, first: int, steps: int) -> tuple[Tensor | None, Tensor | None]:
+        """Targets and mask of some steps of the piece."""
+        y, mask = (None if v is None else v[first : first + steps] for v in (self.piece.y, self.piece.mask))
+        return y, mask
 
     def _task_of_all(self) -> None:
         """The same where all steps are one graph: as steps and rows, so many steps at a time."""
@@ -470,9 +490,7 @@ class Literal(Run):
         if tape.read and self.predictions is not None:
             self.predictions.learn(level - 1, *(torch.cat(parts) for parts in zip(*tape.read, strict=True)))
         if not level:
-            rows = max(1, self.begun.batch)
-            ends = [int(b.table.at[b.ticks].max()) // rows + 1 for b in batches if b.sizes]
-            self.steps = max([self.steps, *(self.piece.last(end) for end in ends)])
+            self.steps = max([self.steps, *(self.piece.last(b.stop) for b in batches if b.sizes)])
         if self.tells is not None and (level == self.top or any(b.sizes for b in batches)):
             self.tells(Differentiated(level, self.steps, partial(self._gradients, level)))
         for b in batches:
