@@ -275,7 +275,8 @@ def schedule(
         kept = [part[:1].tobytes() if part is not None else b"" for part in (*first.values(), there, resets)]
         shift = _with_top(ordinal - first["ordinal"]).to(device)
         key = zlib.crc32(b"".join(kept))
-        top, count, after, total, places = _of_one(wiring, rows, steps, tuple(kept), tuple(learned), goes_on, device)
+        mode = torch.is_inference_mode_enabled()
+        top, count, after, total, places = _of_one(wiring, rows, steps, tuple(kept), tuple(learned), goes_on, device, mode)
         parts = {name: torch.from_numpy(part).to(device).repeat(rows, 1) for name, part in after.items()}  # its own
         if after and shift is not None:
             parts["ordinal"] = parts["ordinal"] + shift[:, :-1]
@@ -353,6 +354,7 @@ def _of_one(
     learned: tuple[bool, ...],
     goes_on: bool,
     device: torch.device,
+    inference: bool,  # tensors that are made under torch.inference_mode serve no training afterwards
 ) -> tuple[Batch, list[int], dict[str, Array], int, Places | None]:
     """The batches of rows that are alike, one of which stands for all; the clock after the steps; steps of all rows."""
     kinds = [bool if name == "ticked" else np.int64 for name in _CLOCK]
