@@ -5,7 +5,6 @@ import io
 from collections import namedtuple
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -19,6 +18,8 @@ from tests.commands.console import hrnn
 from tests.data.made import write_table
 from tests.estimators.made import QUICK
 from tests.series.made import untrained
+
+pd = pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
 
 RANDOM = np.random.default_rng(0)
 WALKS = [RANDOM.normal([0, 3], [1, 2], (8 + number % 3, 2)) for number in range(16)]

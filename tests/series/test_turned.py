@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import hrnn as library
@@ -11,6 +10,8 @@ from hrnn import Forecaster, SequenceClassifier, SequenceRegressor
 from hrnn.errors import UserError
 from tests.commands.console import hrnn
 from tests.estimators.made import QUICK
+
+pd = pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
 
 RANDOM = np.random.default_rng(0)
 TWO, ONE = RANDOM.normal(size=(12, 2, 40)), RANDOM.normal(size=(12, 1, 40))
