@@ -63,12 +63,13 @@ def tensor(name: str, value: Any) -> Tensor:
 
 def inputs(model: Hierarchy, value: Any, name: str = "x") -> Tensor:
     """(time, batch) tokens, or (time, batch, input_size) vectors of the model's dtype, on its device."""
-    if model.device.type == "meta":
+    device, dtype = model.device, model.dtype
+    if device.type == "meta":
         raise ValueError("model is on meta, where nothing has a value; move it with model.to_empty() and load weights")
-    if model.dtype not in DTYPES:
-        raise ValueError(f"model is {model.dtype}, in which torch does not compute; give one of {', '.join(map(str, DTYPES))}")
+    if dtype not in DTYPES:
+        raise ValueError(f"model is {dtype}, in which torch does not compute; give one of {', '.join(map(str, DTYPES))}")
     if isinstance(value, Tensor) and value.device.type == "meta":
-        raise ValueError(f"{name} is on meta and the model on {model.device}; move one of them with .to()")
+        raise ValueError(f"{name} is on meta and the model on {device}; move one of them with .to()")
     x = tensor(name, value)
     tokens = model.input_size if model.tokens else None
     expected = "(time, batch)" if tokens else f"(time, batch, {model.input_size})"
@@ -79,16 +80,16 @@ def inputs(model: Hierarchy, value: Any, name: str = "x") -> Tensor:
     if x.shape[0] == 0 or x.shape[1] == 0:
         which = "sequence" if x.shape[0] == 0 else "batch"
         raise ValueError(f"{name} has shape {tuple(x.shape)}, an empty {which}; give at least one step and one row")
-    if x.device != model.device:
-        raise ValueError(f"{name} is on {x.device} and the model on {model.device}; move one of them with .to()")
+    if x.device != device:
+        raise ValueError(f"{name} is on {x.device} and the model on {device}; move one of them with .to()")
     if tokens:
         if x.dtype not in INTEGERS + _UNSIGNED:
             raise TypeError(f"{name} is {x.dtype} for a model of Tokens({tokens}); give whole numbers, e.g. {name}.long()")
         return x.long() if x.dtype in _UNSIGNED else x
     if x.shape[2] != model.input_size:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; expected {expected}, as the model was made for that input size")
-    if x.dtype != model.dtype:
-        raise TypeError(f"{name} is {x.dtype} and the model {model.dtype}; convert one of them, e.g. {name}.to({model.dtype})")
+    if x.dtype != dtype:
+        raise TypeError(f"{name} is {x.dtype} and the model {dtype}; convert one of them, e.g. {name}.to({dtype})")
     return x
 
 

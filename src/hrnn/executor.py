@@ -122,7 +122,7 @@ class Run:
             self.x = self.x.long()
         self.batch(self.top, plan.top, None, [])
         if plan.places is not None:
-            self.remember(*raw.behind(plan.places, self.wiring, self.everyone))
+            self.remember(*raw.behind(plan.places, self.wiring, plan.top, self.everyone))
 
     def output(self, steps: int) -> Tensor:
         """The output (steps, rows, hidden) of the steps that have just run; zero where a row had none."""
@@ -295,10 +295,13 @@ class Run:
     def keep(self, level: int, b: Batch, state: CellState) -> None:
         """The state of a batch's rows, for those who read it and for what comes behind."""
         if (kept := b.kept()) is not None and level < self.top and not self.wiring.sends(level):
-            if len(kept):
+            state = tuple(part[kept] for part in state)
+            if b.alike and len(state[0]):  # of all rows, in their order
+                self.state[level] = state
+            elif len(state[0]):
                 rows = self.everyone[kept] if b.rows is None else b.rows[kept]
                 self.state[level] = tuple(
-                    old.index_copy(0, rows, new[kept]) for old, new in zip(self.state[level], state, strict=True)
+                    old.index_copy(0, rows, new) for old, new in zip(self.state[level], state, strict=True)
                 )
             return
         if b.rows is not None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hrnn import checks, description, streaming, tensors
 from hrnn.arguments import entries, flag, shown, whole
-from hrnn.cells import BUILTIN, Cell, UserCell, by_hand
+from hrnn.cells import BUILTIN, BuiltinCell, Cell, UserCell, by_hand
 from hrnn.decoders import Decoder
 from hrnn.executor import Listener, Run, learned_starts
 from hrnn.formats import numbered
@@ -239,21 +239,26 @@ class HRNN(nn.Module):
         if batch > 1:
             kept = sum(map(reach_of, self.periods)) if self.decoders is not None else 0
             check_fits(f"batch is {batch}", 4 * batch * (sum(self.hidden_sizes) + kept))
-        device = self.device
+        device, dtype = self.device, self.dtype
         with torch.no_grad():
-            cells = tuple(tuple(p.detach().clone() for p in self.cell(i).initial_state(batch)) for i in range(len(self.cells)))
+            cells = tuple(
+                cell.initial_state(batch)
+                if isinstance(cell, BuiltinCell)
+                else tuple(p.detach().clone() for p in cell.initial_state(batch))
+                for cell in self.levels
+            )
         sizes = self.input_sizes
 
         def nothing(count: int, tokens: bool, size: int) -> Tensor:
             shape = (count, batch) if tokens else (count, batch, size)
-            return torch.zeros(shape, dtype=torch.int64 if tokens else self.dtype, device=device)
+            return torch.zeros(shape, dtype=torch.int64 if tokens else dtype, device=device)
 
         history = [
             nothing(reach_of(period) * self.edges.sends(i), self.tokens and i == 0, sizes[i])
             for i, period in enumerate(self.periods if self.decoders is not None else [])
         ]
         raw = {
-            name: nothing(count, self.tokens, self.input_size) - int(self.tokens)
+            name: nothing(count, self.tokens, self.input_size).sub_(int(self.tokens))
             for name, count in (("inputs", self.edges.places(self.edges.highest)), ("recent", self.edges.burn_in))
             if count
         }

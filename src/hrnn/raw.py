@@ -113,13 +113,15 @@ def before_segments(places: Places, count: int, b: Batch, everyone: Tensor) -> W
     return known
 
 
-def behind(places: Places, wiring: Wiring, everyone: Tensor) -> tuple[Where, Where | None]:
-    """What the state behind the steps remembers: of the highest level that reads, and of the lowest for its burn-in."""
-    alike = len(places.levels[0].first) == 1
-    row = None if alike else np.arange(len(places.levels[0].first))
-    latest = _where(places.latest(wiring.highest - 1), row, everyone)
-    recent = _where(places.recent(wiring.burn_in), row, everyone) if wiring.burn_in else None
-    return latest, recent
+def behind(places: Places, wiring: Wiring, top: Batch, everyone: Tensor) -> tuple[Where, Where | None]:
+    """What the state behind the steps of the top's batch remembers: of the highest level that reads, and of the lowest for its
+    burn-in."""
+    if (known := top.known.get("behind")) is None:
+        row = None if top.alike else np.arange(len(places.levels[0].first))
+        latest = _where(places.latest(wiring.highest - 1), row, everyone)
+        recent = _where(places.recent(wiring.burn_in), row, everyone) if wiring.burn_in else None
+        known = top.known["behind"] = latest, recent
+    return known
 
 
 def _where(found: Array, row: Array | None, everyone: Tensor) -> Where:

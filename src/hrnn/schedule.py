@@ -183,13 +183,17 @@ class Batch:
         """(n,), see `Table.facts`."""
         return self._each(self.table.facts[name], name)
 
-    def kept(self) -> Tensor | None:
+    def kept(self) -> Tensor | slice | None:
         """The columns that are the last segment of their row; None: all of them."""
         if "kept" not in self.known:
-            last = torch.from_numpy(self.table.last[self.segments])
-            last = last.repeat_interleave(self.table.rows) if self.alike else last
-            device = self.table.row.device
-            self.known["kept"] = None if bool(last.all()) else last.nonzero()[:, 0].to(device)
+            last, rows = self.table.last[self.segments], self.table.rows
+            places = last.nonzero()[0]
+            if self.alike:
+                first, count = (int(places[0]), 1) if len(places) else (0, 0)
+                found: Any = slice(first * rows, (first + count) * rows)
+            else:
+                found = torch.from_numpy(places).to(self.table.row.device)
+            self.known["kept"] = None if last.all() else found
         return self.known["kept"]  # type: ignore[no-any-return]
 
     def which(self, name: str) -> Any:
@@ -260,36 +264,34 @@ def schedule(
     to come behind each row's last step? valid, reset (steps, B); learned: of each level, may its cell start from anything but
     zero? goes_on: the window does, behind these steps; start: number of the first one, for messages."""
     rows, device, periods = clock.position.shape[0], clock.position.device, wiring.periods
-    first = {name: array(getattr(clock, name)) for name in _CLOCK}
     there, resets = _rows_first(valid, steps), _rows_first(reset, steps)
     if there is not None and resets is not None:
         resets = resets & there
     given = any(isinstance(period, Given) for period in periods)
-    key = 0
-    alike = not given and all(_same(first[name]) for name in ("position", "span", "ticked")) and _same(there) and _same(resets)
-    shift = None
-    ordinal = first["ordinal"]
+    key, shift, levels_below = 0, None, len(periods)
+    numbers = array(torch.cat([clock.position, clock.span, clock.ticked, clock.ordinal], 1))
+    ordinal = numbers[:, 3 * levels_below :]
     if resets is None:  # ordinals only go on: what matters is whether there has been a segment
-        first["ordinal"] = np.minimum(ordinal, 1)
-    if alike and _same(first["ordinal"]):
-        kept = [part[:1].tobytes() if part is not None else b"" for part in (*first.values(), there, resets)]
-        shift = _with_top(ordinal - first["ordinal"]).to(device)
+        numbers = np.concatenate([numbers[:, : 3 * levels_below], np.minimum(ordinal, 1)], 1)
+    if not given and _same(numbers) and _same(there) and _same(resets):
+        kept = tuple(b"" if part is None else part[:1].tobytes() for part in (numbers, there, resets))
         key = zlib.crc32(b"".join(kept))
         mode = torch.is_inference_mode_enabled()
-        top, count, after, total, places = _of_one(wiring, rows, steps, tuple(kept), tuple(learned), goes_on, device, mode)
-        parts = {name: torch.from_numpy(part).to(device).repeat(rows, 1) for name, part in after.items()}  # its own
-        if after and shift is not None:
-            parts["ordinal"] = parts["ordinal"] + shift[:, :-1]
+        top, count, after, total, places = _of_one(wiring, rows, steps, kept, tuple(learned), goes_on, device, mode)
+        parts = {name: part.expand(rows, -1).clone() for name, part in after.items()}  # its own
+        shift = _with_top(ordinal - numbers[:, 3 * levels_below :]).to(device)
+        if levels_below:
+            parts["ordinal"] += shift[:, :-1]
     else:
-        first["ordinal"] = ordinal
+        first = {name: array(getattr(clock, name)) for name in _CLOCK}
         there = np.ones((rows, steps), bool) if there is None else there
         resets = np.zeros_like(there) if resets is None else resets
         told = None if following is None else array(following)
-        levels, after = _levels(wiring, first, there, resets, _rows_first(boundaries, steps), told, learned, goes_on, start)
+        levels, behind = _levels(wiring, first, there, resets, _rows_first(boundaries, steps), told, learned, goes_on, start)
         top, count, places = _batches(wiring, levels, steps, rows, device, alike=False)
-        parts, total = {name: torch.from_numpy(part).to(device) for name, part in after.items()}, int(there.sum())
-    if after:
-        clock = Clock(**(parts if shift is None else parts | {"skipped": clock.skipped}))
+        parts, total = {name: torch.from_numpy(part).to(device) for name, part in behind.items()}, int(there.sum())
+    if parts:
+        clock = Clock(**(parts if shift is None else {**parts, "skipped": clock.skipped}))
     return Plan(top, clock, total, count, shift, shift is None, key, places)
 
 
@@ -355,15 +357,17 @@ def _of_one(
     goes_on: bool,
     device: torch.device,
     inference: bool,  # tensors that are made under torch.inference_mode serve no training afterwards
-) -> tuple[Batch, list[int], dict[str, Array], int, Places | None]:
+) -> tuple[Batch, list[int], dict[str, Tensor], int, Places | None]:
     """The batches of rows that are alike, one of which stands for all; the clock after the steps; steps of all rows."""
-    kinds = [bool if name == "ticked" else np.int64 for name in _CLOCK]
-    clock = {n: np.frombuffer(part, kind)[None] for n, part, kind in zip(_CLOCK, kept, kinds, strict=False)}
-    there = np.frombuffer(kept[-2], bool)[None] if kept[-2] else np.ones((1, steps), bool)
-    resets = np.frombuffer(kept[-1], bool)[None] if kept[-1] else np.zeros((1, steps), bool)
+    parts = np.split(np.frombuffer(kept[0], np.int64)[None], 4, 1)
+    clock = dict(zip(("position", "span", "ticked", "ordinal"), parts, strict=True))
+    clock |= {"ticked": clock["ticked"] > 0, "skipped": np.zeros_like(parts[0])}
+    there = np.frombuffer(kept[1], bool)[None] if kept[1] else np.ones((1, steps), bool)
+    resets = np.frombuffer(kept[2], bool)[None] if kept[2] else np.zeros((1, steps), bool)
     levels, after = _levels(wiring, clock, there, resets, None, None, learned, goes_on, 0)
     top, count, places = _batches(wiring, levels, steps, rows, device, alike=True)
-    return top, count, after, int(there.sum()) * rows, places
+    found = {name: torch.from_numpy(part).to(device) for name, part in after.items() if name != "skipped"}  # none is
+    return top, count, found, int(there.sum()) * rows, places
 
 
 # ------------------------------------------------------------------------------------------- ticks and segments of each row

@@ -22,8 +22,8 @@ class Gathered:
         """Add to a leaf's gradient. `owned`: the tensor is nobody else's and may be kept as it is."""
         if gradient is None:
             return
-        if leaf in self.sums:
-            self.sums[leaf].add_(gradient)
+        if (total := self.sums.get(leaf)) is not None:
+            total.add_(gradient)
         else:
             mine = laid_out_as(leaf, wide(gradient))
             self.sums[leaf] = mine.clone() if mine is gradient and not owned else mine

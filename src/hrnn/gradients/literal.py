@@ -93,13 +93,12 @@ class Literal(Run):
         return self._with_leaves(level, self.cells[level])
 
     def _with_leaves(self, level: int, module: torch.nn.Module) -> Callable[..., Any]:
-        named = {name: p for name, p in module.named_parameters() if p.requires_grad}
-        self.own[level] += [(p, p) for p in named.values()]
-        call = Wide(module)
-        if not call.parameters:
+        parameters = list(module.parameters())
+        self.own[level] += [(p, p) for p in parameters if p.requires_grad]
+        if all(wide(p) is p for p in parameters) or not (call := Wide(module)).parameters:
             return module
         call.parameters = {name: p.detach().requires_grad_(p.requires_grad) for name, p in call.parameters.items()}
-        self.own[level] += [(p, call.parameters[name]) for name, p in named.items()]
+        self.own[level] += [(p, call.parameters[name]) for name, p in module.named_parameters() if p.requires_grad]
         return call
 
     def go(self, plan: Plan, piece: Piece, goes_on: bool = False) -> None:
