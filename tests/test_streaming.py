@@ -384,3 +384,56 @@ def test_what_is_wrong_is_said_as_ever(monkeypatch, number):
                 model.step(x, change(state.clone()))
         said.append((caught.type, str(caught.value)))
     assert said[0] == said[1]
+
+
+EDGES = {
+    "nothing goes up": {"reads": "inputs", "context": "state", "burn_in": 2, "output": "all"},
+    "both": {"reads": "both", "reader": "maximum"},
+    "mixed": {"reads": ["inputs", "summary"], "context": ["state", "input"]},
+}
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+@pytest.mark.parametrize("edges", EDGES)
+def test_other_edges_go_the_long_way_whatever_came_before(edges, tokens, short):
+    """Other rows, another dtype, another mode from one step to the next."""
+    model = make(levels=3, tokens=tokens, **EDGES[edges])
+    x = draw(model, 16, 3)
+    with torch.no_grad():
+        expected, state = model(x)[0], model.initial_state(3)
+        for t in range(7):
+            output, state = model.step(x[t], state)
+            assert_close(output, expected[t])
+        one = state.select(torch.tensor([1]))
+        for t in range(7, 11):
+            output, one = model.step(x[t, 1:2], one)
+            assert_close(output, expected[t, 1:2])
+            output, state = model.step(x[t], state)
+            assert_close(output, expected[t])
+        rows, state = torch.tensor([1, 0, 1, 2]), hrnn.State.together([one, state])
+        model.float()
+        output, state = model.step(x[11, rows] if tokens else x[11, rows].float(), state.to(dtype=torch.float32))
+        assert_close(output.double(), expected[11, rows], tolerance=1e-5)
+        model.double()
+        output, state = model.step(x[12, rows], state.to(dtype=torch.float64))
+        assert_close(output, expected[12, rows], tolerance=1e-5)
+    assert not any(short)
+
+
+@pytest.mark.parametrize("edges", EDGES)
+def test_inference_mode_leaves_nothing_that_training_trips_over(edges):
+    model = make(levels=3, **EDGES[edges])
+    x = draw(model, 16, 3)
+    expected = model(x)[0]
+    with torch.inference_mode():  # windows of the same kind share a plan
+        assert_close(model(x)[0], expected.detach())
+        _, state = model(x[:5])
+        for t in range(5, 9):
+            output, state = model.step(x[t], state)
+            assert_close(output, expected[t].detach())
+    begun, own = x[9:].clone().requires_grad_(), x.clone().requires_grad_()
+    model(begun, state)[0].sum().backward()
+    model.zero_grad()
+    model(own)[0].sum().backward()
+    assert begun.grad.abs().sum() > 0
+    assert own.grad.abs().sum() > 0
