@@ -181,6 +181,29 @@ def test_a_saved_model_infers_the_same(kind, decoders, tmp_path):
         assert all(torch.equal(t, loaded.state_dict()[name]) for name, t in model.state_dict().items())
 
 
+def test_a_model_of_one_level_is_loaded(tmp_path):
+    model = hrnn.HRNN(3, [4])
+    model.save(tmp_path / "model")
+    assert hrnn.HRNN.load(tmp_path / "model").config == model.config
+
+
+class Mean(torch.nn.Module):
+    """A reader without parameters."""
+
+    def __init__(self, parts, input_size, size):
+        super().__init__()
+
+    def forward(self, parts):
+        return parts.flatten(1, -2).mean(1)
+
+
+def test_a_reader_without_parameters_is_given_again_on_loading(tmp_path):
+    model = hrnn.HRNN(hrnn.Tokens(4), [3, 4], [2], reads="inputs", reader=Mean).double()
+    model.save(tmp_path / "model")
+    loaded, x = hrnn.HRNN.load(tmp_path / "model", reader=Mean), torch.randint(4, (5, 2))
+    assert torch.equal(loaded(x)[0], model(x)[0])
+
+
 def test_a_model_without_decoders_trains_on_the_task_alone(tmp_path):
     model, _, more = example()
     model.save(tmp_path / "small", decoders=False)

@@ -13,7 +13,7 @@ from torch import Tensor
 from hrnn.arguments import LARGEST, each, entries, flag, shown, whole
 from hrnn.decoders import INDICES
 from hrnn.formats import check_format
-from hrnn.readers import READERS
+from hrnn.readers import READERS, UserReader
 from hrnn.room import MOST_AT_ONCE, weight_numbers
 from hrnn.segments import Given, Period, reach_of
 from hrnn.statistics import SYMBOL_WEIGHTS
@@ -123,7 +123,7 @@ def checked_edges(
     words: dict[str, list[Any]] = {}
     for name, (value, allowed, levels) in given.items():
         words[name] = each(name, value, below, levels)
-        for one in words[name] or [value]:
+        for one in words[name] or ([] if isinstance(value, list | tuple) else [value]):
             if not isinstance(one, str) or one not in allowed:
                 raise ValueError(
                     f"{name} is {shown(value)}; expected one of {', '.join(map(repr, allowed))}, or a list of them"
@@ -192,7 +192,8 @@ def check_described(config: Mapping[str, Any], weights: Mapping[str, Tensor]) ->
     checked_output(config["output"])
     sizes = checked_sizes(config["hidden_sizes"])
     periods = checked_periods([Given(p["given"]) if isinstance(p, dict) else p for p in config["periods"]], len(sizes))
-    checked_edges(periods, *(config[name] for name in ("reads", "reader", "context", "burn_in", "segments")))
+    readers = [UserReader if one is None else one for one in entries("reader", config["reader"], "[null]")]  # given again
+    checked_edges(periods, config["reads"], readers, *(config[name] for name in ("context", "burn_in", "segments")))
     options = checked_decoders(
         len(periods), *(config[name] for name in ("decoder_layers", "decoder_units", "indices", "normalized"))
     )

@@ -48,7 +48,7 @@ class Reader(nn.Module):
 
     def forward(self, places: Tensor) -> Tensor:
         """(n, places, features), or tokens (n, places) of which absent ones are -1, to (n, size)."""
-        n, values = len(places), self._first(places)
+        n, values = places.shape[0], self._first(places)
         for stage in range(1, len(self.parts)):
             parts = values.view(n, -1, self.parts[-1 - stage], self.size)
             v = F.linear(parts.flatten(2), self.weights[stage], self.biases[stage]).relu()
@@ -59,7 +59,7 @@ class Reader(nn.Module):
 
     def _first(self, places: Tensor) -> Tensor:
         """The inputs of each segment of the lowest level: (n, segments, size)."""
-        n, count = len(places), self.parts[-1]
+        n, count = places.shape[0], self.parts[-1]
         weight, bias = self.weights[0], self.biases[0]
         if not self.tokens:
             parts = places.reshape(n, -1, count, places.shape[-1])
@@ -82,19 +82,23 @@ class Reader(nn.Module):
 class UserReader(nn.Module):
     """A user's module behind the same interface."""
 
+    like: Tensor  # of the model's dtype: a module may have no parameters
+
     def __init__(self, module: nn.Module, parts: Sequence[int], input_size: int, size: int, *, tokens: bool):
         super().__init__()
         self.module, self.parts, self.tokens, self.input_size, self.size = module, tuple(parts), tokens, input_size, size
+        self.register_buffer("like", torch.empty(0), persistent=False)
 
     def forward(self, places: Tensor) -> Tensor:
         """As `Reader.forward`."""
+        n = places.shape[0]
         if self.tokens:
-            places = one_hot(places, self.input_size, next(self.module.parameters()).dtype)
-        found: Any = self.module(places.reshape(len(places), *self.parts, self.input_size))
-        if not isinstance(found, Tensor) or found.shape != (len(places), self.size):
+            places = one_hot(places, self.input_size, self.like.dtype)
+        found: Any = self.module(places.reshape(n, *self.parts, self.input_size))
+        if not isinstance(found, Tensor) or found.shape != (n, self.size):
             got = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
             raise ValueError(
-                f"reader {type(self.module).__name__} returned {got}; expected ({len(places)}, {self.size}), that is (n, the "
+                f"reader {type(self.module).__name__} returned {got}; expected ({n}, {self.size}), that is (n, the "
                 f"level's hidden size)"
             )
         return found
