@@ -360,7 +360,7 @@ def _of_one(
 ) -> tuple[Batch, list[int], dict[str, Tensor], int, Places | None]:
     """The batches of rows that are alike, one of which stands for all; the clock after the steps; steps of all rows."""
     parts = np.split(np.frombuffer(kept[0], np.int64)[None], 4, 1)
-    clock = dict(zip(("position", "span", "ticked", "ordinal"), parts, strict=True))
+    clock: dict[str, Array] = dict(zip(("position", "span", "ticked", "ordinal"), parts, strict=True))
     clock |= {"ticked": clock["ticked"] > 0, "skipped": np.zeros_like(parts[0])}
     there = np.frombuffer(kept[1], bool)[None] if kept[1] else np.ones((1, steps), bool)
     resets = np.frombuffer(kept[2], bool)[None] if kept[2] else np.zeros((1, steps), bool)
