@@ -71,7 +71,7 @@ def options_of(method: str, ours: Path) -> list[str]:
         return []
     known = config_of(ours)
     if method == "all":
-        return ["--head", "all"]
+        return ["--output-levels", "all"]
     if method == "longer":
         assert known.budget.epochs is not None
         return ["--epochs", f"{3 * known.budget.epochs:g}"]

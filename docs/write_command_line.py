@@ -74,8 +74,10 @@ def row(action: Any) -> str:
     text = " ".join((action.help or "").split())
     ending = re.search(r" ?\((?:default: ?(.*)|required)\)$", text)
     default = "" if ending is None else "required" if ending[1] is None else ending[1]
-    kind = re.sub(r"^(\w+) \[\1 \.\.\.$", r"\1 ...", (action.metavar or "").replace("{None}|", "").strip("{}[]"))
-    kind = f"{{{kind}}}" if "," in kind else kind
+    kind = (action.metavar or "").replace("{None}|", "").strip("{}[]")
+    several = re.fullmatch(r"([\w,]+)\}? \[\{?\1\}? \.\.\.", kind)
+    kind = several[1] if several else kind
+    kind = (f"{{{kind}}}" if "," in kind else kind) + (" ..." if several else "")
     name = " ".join([", ".join(action.option_strings) or action.dest, kind]).strip()
     if name.endswith(no := f", --no-{action.dest.replace('_', '-').rpartition('.')[2]}"):
         name, default = name.removesuffix(no), "" if default == "False" else f"True`; off with `{no.removeprefix(', ')}"

@@ -21,7 +21,7 @@ CASES = {
     "classes": ["--target", "gait", "--values", "x", "y", "shoe", "--intervals", "True"],
     "numbers": ["--target", "height", "--values", "x", "y", "--target-is", "number", "--readout", "last"],
     "forecast": ["--values", "x", "y", "--target", "none", "--forecast", "2", "--patch", "2"],
-    "own scale": ["--target", "gait", "--values", "x", "--normalise", "sequence", "--patch", "3", "--head", "all"],
+    "own scale": ["--target", "gait", "--values", "x", "--normalise", "sequence", "--patch", "3", "--output-levels", "all"],
 }
 
 

@@ -58,7 +58,7 @@ def write(folder: Path) -> dict[str, list[str]]:
         "class": [paths["class"], *batch],
         "last": [paths["class"], *batch, "--readout", "last", "--class-weights", "balanced"],
         "mean": [paths["class"], *batch, "--readout", "mean"],
-        "all levels": [paths["class"], *batch, "--head", "all"],
+        "all levels": [paths["class"], *batch, "--output-levels", "all"],
         "patched": [paths["class"], *batch, "--patch", "2", "--values", "a", "b"],
         "cropped": [paths["class"], *batch, "--crop", "7"],
         "number": [paths["number"], *batch],

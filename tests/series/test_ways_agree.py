@@ -49,7 +49,7 @@ class Case:
         self.options |= {"patch": self.patch, "held_out": 0.25, "normalise": str(random.choice(["channel", "none"]))}
         if self.of_sequences and not forecast:
             self.options["readout"] = str(random.choice(["every", "mean", "last"]))
-        self.model = {"head": str(random.choice(["lowest", "all"])), "cell": str(random.choice(["lstm", "gru"]))}
+        self.model = {"output_levels": str(random.choice(["lowest", "all"])), "cell": str(random.choice(["lstm", "gru"]))}
 
     def named(self, names, usual):
         """The column that plays a part; None: there is none, perhaps because the options say so."""

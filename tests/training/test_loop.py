@@ -150,7 +150,14 @@ def test_every_option_of_learning_changes_something(tmp_path, learning):
 
 @pytest.mark.parametrize(
     "change",
-    [{"cell": "gru"}, {"indices": "sampled"}, {"decoder_units": 4}, {"decoder_layers": 3}, {"betas": (0.1,)}, {"head": "all"}],
+    [
+        {"cell": "gru"},
+        {"indices": "sampled"},
+        {"decoder_units": 4},
+        {"decoder_layers": 3},
+        {"betas": (0.1,)},
+        {"output_levels": "all"},
+    ],
 )
 def test_every_option_of_the_model_changes_something(tmp_path, change):
     for name, model in (("plain", SMALL), ("changed", replace(SMALL, **change))):

@@ -65,7 +65,7 @@ def _start(place: Path, threads: int, own: Trust, warm: dict[int, Warm]) -> subp
         with suppress(OSError), append(place / LOG) as log:
             if threads not in warm:
                 warm[threads] = Warm(threads, log.fileno())
-            return warm[threads].launch(place, log.fileno(), own.task or "", own.cell or "")
+            return warm[threads].launch(place, log.fileno(), own.words)
     return launch(place, threads, own)
 
 
@@ -73,7 +73,7 @@ def launch(place: Path, threads: int, own: Trust) -> subprocess.Popen[bytes]:
     """A process group of its own: the terminal's Ctrl-C reaches the parent, and a child through the parent only, once."""
     with append(place / LOG) as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "hrnn.launching.worker", str(place), own.task or "", own.cell or ""],
+            [sys.executable, "-m", "hrnn.launching.worker", str(place), *own.words],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

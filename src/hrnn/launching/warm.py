@@ -3,8 +3,8 @@
 Importing torch takes seconds, which a sweep of small runs would pay for each. Nothing is computed here before a fork, so
 that a worker begins as one that was started alone. Workers are as separate as those: one that crashes takes nobody along.
 
-Standard input is a socket. A message is a folder, a task and a cell as the worker takes them, with three files: where the
-worker logs, the pipe that closes when the parent goes, and a pipe that is told the worker's process and, later, how it ended.
+Standard input is a socket. A message is a folder, a task, a cell and readers as the worker takes them, with three files: where
+the worker logs, the pipe that closes when the parent goes, and one that is told the worker's process and, later, how it ended.
 When the socket closes this process ends; its workers notice by their own pipes.
 """
 
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -52,14 +53,14 @@ class Warm:
                 process_group=0,  # the terminal's Ctrl-C is for the parent alone
             )
 
-    def launch(self, place: Path, log: int, task: str, cell: str) -> Forked:
+    def launch(self, place: Path, log: int, own: Sequence[str]) -> Forked:
         """Have a worker forked as soon as the process is ready; an OSError if it is gone."""
         if self._process.poll() is not None:
             raise OSError("the process that starts workers is gone")
         alive, ours = os.pipe()
         told, tells = os.pipe()
         try:
-            socket.send_fds(self._socket, [json.dumps([str(place), task, cell]).encode()], [log, alive, tells])
+            socket.send_fds(self._socket, [json.dumps([str(place), *own]).encode()], [log, alive, tells])
         except OSError:
             os.close(ours)
             os.close(told)
@@ -154,7 +155,7 @@ def main() -> None:
             selector.register(os.pidfd_open(process), selectors.EVENT_READ, (process, tells))
 
 
-def _work(log: int, alive: int, place: str, task: str, cell: str) -> None:
+def _work(log: int, alive: int, place: str, *own: str) -> None:
     """Be the worker, in the process that was forked; does not return."""
     import hrnn.launching.worker as worker
 
@@ -166,7 +167,7 @@ def _work(log: int, alive: int, place: str, task: str, cell: str) -> None:
         os.close(alive)
         os.close(log)
         threading.Thread(target=worker.watch_parent, daemon=True).start()
-        code = worker.main(Path(place), task, cell)
+        code = worker.main(Path(place), *own)
     except BaseException:  # as the interpreter would: it has to end here, whatever it was
         traceback.print_exc()
     finally:

@@ -1,6 +1,6 @@
-"""One unit in a process of its own: python -m hrnn.launching.worker FOLDER [TASK CELL].
+"""One unit in a process of its own: python -m hrnn.launching.worker FOLDER [TASK CELL READER...].
 
-TASK and CELL are the modules that the user named and that the run may therefore import; "" for none.
+TASK, CELL and each READER are the modules that the user named and that the run may therefore import; "" for none.
 
 Standard input is a pipe that only the parent can write to and never does. When it closes the parent is gone, however it
 went, and the unit stops as on SIGTERM: with a checkpoint, so that nobody finds the folder busy or the machine at work.
@@ -32,7 +32,7 @@ def watch_for(file: Path) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def main(folder: Path, task: str = "", cell: str = "") -> int:
+def main(folder: Path, task: str = "", cell: str = "", *readers: str) -> int:
     """Begin or continue the run of the folder; what went wrong is the last line on standard error."""
     from hrnn.launching.units import EARLY
     from hrnn.training.display import Warnings
@@ -41,7 +41,7 @@ def main(folder: Path, task: str = "", cell: str = "") -> int:
 
     threading.Thread(target=watch_for, args=(folder / EARLY,), daemon=True).start()
     try:
-        outcome = train(folder, display=Warnings(), trust=Trust(task or None, cell or None))
+        outcome = train(folder, display=Warnings(), trust=Trust(task or None, cell or None, readers))
     except EXPECTED as error:
         print(error, file=sys.stderr)
         return failure_code(error)

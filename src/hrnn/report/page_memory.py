@@ -52,13 +52,13 @@ def _counts(entries: dict[str, Any]) -> dict[str, str]:
 def _predicted(entries: dict[str, Any], engine: dict[str, Any] | None) -> int | None:
     """Bytes of one window, as hrnn.memory has them; None where boundaries are given by the data, or nothing is predicted."""
     model = entries["model"]
-    if not _fixed(model):
+    if not _fixed(model) or set(model.get("reads", ())) - {"summary"}:
         return None
     try:
         method, knob = _method(model)
         shape = (model["hidden_sizes"], model["periods"], model["window"], entries["learning"].get("batch"))
         options: dict[str, Any] = {"cell": model["cell"], "decoder_units": model["decoder_units"], **_width(entries)}
-        options["output"] = model.get("head", "lowest")
+        options["output"] = model.get("output_levels", "lowest")
         if method in ("full", "truncated"):
             return predict_truncated(*shape, int(knob) if knob else model["window"], **options)
         if method == "replay":

@@ -23,8 +23,9 @@ Change = Callable[[Config[Any]], Config[Any]]
 
 # What the recipes are changes of: every option is spelled out, so that new defaults change no row and no table that is there.
 MODEL = Model(
-    model="ours", hidden_sizes=None, periods=None, window=None, gradient=None, cell="lstm", betas=None, indices="sampled",
-    normalized=False, symbol_weights="equal", head="lowest", decoder_layers=2, decoder_units=256,
+    model="ours", hidden_sizes=None, periods=None, window=None, gradient=None, cell="lstm", reads=("summary",),
+    reader=("linear",), context=("input",), burn_in=0, segments=None, betas=None, indices="sampled",
+    normalized=False, symbol_weights="equal", output_levels="lowest", decoder_layers=2, decoder_units=256,
 )  # fmt: skip
 LEARNING = Learning(
     batch=100, update="batch", update_every=None, optimizer="adam", learning_rate=1e-3, schedule="constant", warmup=0,

@@ -13,6 +13,7 @@ from hrnn.errors import UserError, shortened
 from hrnn.limits import built, fitted
 from hrnn.metrics import Metric, Metrics
 from hrnn.tasks import Task, name_of, task_named
+from hrnn.training import edges
 from hrnn.training.methods import parsed
 from hrnn.training.options import RESTRICTED as RESTRICTED
 from hrnn.training.options import SUGGESTED as SUGGESTED
@@ -66,7 +67,7 @@ class Config(Generic[TaskT]):
     @property
     def output_size(self) -> int:
         """Numbers that the head reads at a step."""
-        return room.output_size(self.hidden_sizes, self.model.head)
+        return room.output_size(self.hidden_sizes, self.model.output_levels)
 
     @property
     def periods(self) -> tuple[int, ...]:
@@ -107,16 +108,14 @@ def resolved(config: Config[TaskT]) -> Config[TaskT]:
         model = replace(model, hidden_sizes=sizes, periods=model.periods or ())
     levels = sizes_for(config, tuple(suggested["hidden_sizes"])) if model.hidden_sizes is None else model.hidden_sizes
     periods = tuple(suggested["periods"]) if model.periods is None else model.periods
-    below_top = max(len(levels) - 1, 0)
     window = suggested["window"] if model.window is None else model.window
-    default = 1.0 if model.has_local_losses else 0.0
-    betas = _for_each((default,) if model.betas is None else model.betas, below_top)
-    model = replace(model, hidden_sizes=levels, periods=periods, betas=betas, window=window)
+    model = replace(model, hidden_sizes=levels, periods=periods, window=window)
     learning = replace(learning, update=learning.update or ("segment" if model.restricted else "batch"))
     every = (1,) if learning.update == "segment" and learning.update_every is None else learning.update_every
     learning = replace(learning, update_every=every and _for_each(every, len(levels)))
     named = ("batch", "learning_rate", "schedule")
     learning = replace(learning, **{name: suggested[name] for name in named if getattr(learning, name) is None})
+    model = edges.completed(model, (*config.reaches, *periods), _known(learning.batch))
     if budget.updates is None and budget.sequences is None and budget.epochs is None:
         budget = replace(budget, **{k: suggested[k] for k in ("updates", "sequences", "epochs") if k in suggested})
     if budget.validate_every is None and "validate_every" in suggested:
@@ -153,7 +152,7 @@ def checked(config: Config[TaskT]) -> Config[TaskT]:
         )
     config.task.check()
     model, learning, budget = config.model, config.learning, config.budget
-    sizes, periods, betas = config.hidden_sizes, config.periods, config.betas
+    sizes, periods = config.hidden_sizes, config.periods
     _known(config.window and config.batch and learning.learning_rate and learning.schedule and learning.update)  # none is open
     if config.flat and (periods or len(sizes) != 1 or model.cell != "lstm"):
         raise UserError("--model lstm is one flat LSTM; give one of --hidden-sizes and neither --periods nor --cell")
@@ -164,6 +163,8 @@ def checked(config: Config[TaskT]) -> Config[TaskT]:
         )
     if model.cell not in CELLS and ":" not in model.cell:
         raise UserError(f"--cell is {shortened(model.cell)!r}; give {', '.join(CELLS)}, or module:Name of your own")
+    edges.check(model, (*config.reaches, *periods))
+    betas = config.betas
     if not model.has_local_losses and any(betas):
         raise UserError(f"--model {model.model} has no local loss and --betas {betas} weighs one; drop either")
     if model.symbol_weights != "equal" and not any(betas):

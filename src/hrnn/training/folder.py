@@ -27,7 +27,7 @@ from hrnn.training.entries import RESULT as RESULT
 from hrnn.training.entries import is_locked as is_locked
 from hrnn.training.entries import read_entries as read_entries
 from hrnn.training.entries import read_result as read_result
-from hrnn.training.identity import Identity, Trust, new_identity, own_names
+from hrnn.training.identity import Identity, Trust, as_options, new_identity, own_names
 from hrnn.training.journal import EVENTS, JOURNAL
 
 CHECKPOINTS, TENSORBOARD = "checkpoints", "tensorboard"
@@ -114,7 +114,7 @@ class Stored:
     metrics: Metrics
 
     def config(self, trust: Trust | None = None) -> Config[Any]:
-        """The options. A task or a cell of the run's own is imported only if the user trusts it; by default not."""
+        """The options. A task, a cell or a reader of the run's own is imported only if the user trusts it; by default not."""
         (trust or Trust()).load(self.folder, self.options, self.identity.modules)
         with _describing(self.folder):
             return from_json(self.options)
@@ -168,7 +168,7 @@ def resume_command(folder: Path) -> str:
         own = own_names(read_entries(folder))
     except UserError:
         own = {}
-    return " ".join([f"hrnn resume {folder}", *(f"--{option} {name}" for option, name in own.items())])
+    return f"hrnn resume {folder} {as_options(own)}".rstrip()
 
 
 def check_still_there(folder: Path, run: str) -> None:

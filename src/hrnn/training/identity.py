@@ -24,7 +24,7 @@ class Identity:
     """
     id:      of the run, drawn at random
     data:    every file that the task reads, by its path, with size, checksum and time of change
-    modules: the folder of each module that a task or cell was loaded from, by its name
+    modules: the folder of each module that a task, cell or reader was loaded from, by its name
     """
 
     id: str
@@ -34,7 +34,9 @@ class Identity:
 
 def new_identity(config: Config[Any]) -> Identity:
     """That of a run which is about to begin; reads the data once."""
-    return Identity(secrets.token_hex(8), data_of(config.task), modules_of([name_of(config.task), config.model.cell]))
+    return Identity(
+        secrets.token_hex(8), data_of(config.task), modules_of([name_of(config.task), config.model.cell, *config.model.reader])
+    )
 
 
 def modules_of(names: Sequence[str]) -> dict[str, str]:
@@ -107,31 +109,45 @@ class Trust:
     """The run's own task, module:Name, to be imported."""
     cell: str | None = None
     """The run's own cell, module:Name, to be imported."""
+    reader: tuple[str, ...] = ()
+    """The run's own readers, module:Name, to be imported, the lowest level's first, each once."""
     trust: bool = False
     """Import whatever modules the run names. Only for runs whose code you would run."""
+
+    @property
+    def words(self) -> list[str]:
+        """What it names, for the command line of a worker."""
+        return [self.task or "", self.cell or "", *self.reader]
 
     @staticmethod
     def of(config: Config[Any]) -> Trust:
         """What a configuration names that the user has written, and not read from a file."""
         named = own_names(to_json(config))
-        return Trust(named.get("task"), named.get("cell"))
+        (task,), (cell,) = (named.get(option, (None,)) for option in ("task", "cell"))
+        return Trust(task, cell, named.get("reader", ()))
 
     def load(self, folder: Path, entries: dict[str, Any], modules: dict[str, str]) -> None:
         """Import what the run names, unless the user did not; where it is not found, say where it was."""
-        named, given = own_names(entries), {"task": self.task, "cell": self.cell}
-        for option, name in given.items():
-            if name is not None and name != (there := named.get(option)):
+        named = own_names(entries)
+        given = {
+            "task": () if self.task is None else (self.task,),
+            "cell": () if self.cell is None else (self.cell,),
+            "reader": self.reader,
+        }
+        for option, names in given.items():
+            if names and names != (there := named.get(option)):
                 raise UserError(
-                    f"--{option} is {name} and {folder} has {there or 'none of its own'}; give the same, or drop it"
+                    f"--{option} is {' '.join(names)} and {folder} has {' '.join(there or ()) or 'none of its own'}; give the "
+                    "same, or drop it"
                 )
-        wanted = {option: name for option, name in named.items() if given[option] != name}
+        wanted = {option: names for option, names in named.items() if given[option] != names}
         if wanted and not self.trust:
-            options = " ".join(f"--{option} {name}" for option, name in wanted.items())
+            options = as_options(wanted)
             raise UserError(
                 f"{folder} names code of its own, which would run if it were opened; if that is yours, or you trust it, "
                 f"add {options} (or --trust)"
             )
-        for option, name in named.items():
+        for option, name in ((option, name) for option, names in named.items() for name in names):
             try:
                 load_object(name, f"--{option}")
             except UserError as error:
@@ -140,10 +156,18 @@ class Trust:
                 raise UserError(f"{error}{hint if was_in else ''}") from None
 
 
-def own_names(entries: dict[str, Any]) -> dict[str, str]:
-    """The modules that a run's entries name, by the option that names them."""
-    found = {"task": entries["task"].get("name"), "cell": entries["model"].get("cell")}
-    for option, name in found.items():
-        if not isinstance(name, str):
-            raise UserError(f"the run's configuration has {option} {shortened(name)!r}, which is not a name")
-    return {option: str(name) for option, name in found.items() if ":" in str(name)}
+def own_names(entries: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The modules that a run's entries name, each once, by the option that names them."""
+    readers = entries["model"].get("reader")
+    found = {"task": [entries["task"].get("name")], "cell": [entries["model"].get("cell")]}
+    found["reader"] = readers if isinstance(readers, list) else [readers]
+    for option, names in found.items():
+        if strange := [name for name in names if not isinstance(name, str)]:
+            raise UserError(f"the run's configuration has {option} {shortened(strange[0])!r}, which is not a name")
+    own = {option: tuple(dict.fromkeys(name for name in names if ":" in name)) for option, names in found.items()}
+    return {option: names for option, names in own.items() if names}
+
+
+def as_options(names: dict[str, tuple[str, ...]]) -> str:
+    """What `own_names` found as one types it."""
+    return " ".join(f"--{option} {' '.join(several)}" for option, several in names.items())

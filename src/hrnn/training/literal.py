@@ -21,7 +21,8 @@ def as_published(config: Config[Any]) -> Config[Any]:
     published: dict[str, Any] = {"betas": (BETA,), **config.task.published}
     if "hidden_sizes" in published:
         published["hidden_sizes"] = sizes_for(config, published["hidden_sizes"])
-    others = set() if config.model.has_local_losses else {"betas"}
+    local = config.model.has_local_losses and set(config.model.reads) != {"inputs"}
+    others = set() if local else {"betas"}
     if config.flat:
         others |= {"hidden_sizes", "periods"}
     if any(getattr(config.budget, name) is not None for name in BUDGETS):

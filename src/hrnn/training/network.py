@@ -17,6 +17,7 @@ from hrnn.memory import paper_count
 from hrnn.parallel import ALONE, Group
 from hrnn.segments import Given
 from hrnn.tasks import Reading, load_object
+from hrnn.training import edges
 from hrnn.training.config import Config, Learning
 from hrnn.training.methods import parsed
 
@@ -47,16 +48,26 @@ class Network(Headed):
             config.task.inputs,
             hidden_sizes=config.hidden_sizes,
             periods=[*(Given(reach) for reach in config.reaches), *config.periods],
-            cell=load_object(model.cell, "--cell") if ":" in model.cell else model.cell,  # type: ignore[arg-type]
+            cell=_own(model.cell, "--cell"),
             decoder_layers=model.decoder_layers,
             decoder_units=model.decoder_units,
             indices=model.indices,
             normalized=model.normalized,
             symbol_weights=model.symbol_weights,
-            output=model.head,
+            output=model.output_levels,
+            reads=model.reads,
+            reader=[_own(one, "--reader") for one in model.reader],
+            context=model.context,
+            burn_in=model.burn_in,
+            segments=model.segments,
         )
         super().__init__(levels, nn.Linear(levels.output_size, config.task.outputs))
         self.method = gradient(config, levels)  # a module where it has weights of its own
+
+
+def _own(name: str, option: str) -> Any:
+    """What a name of the user's own stands for; others as they are."""
+    return load_object(name, option) if ":" in name else name
 
 
 def build(config: Config[Any]) -> Network:
@@ -66,8 +77,9 @@ def build(config: Config[Any]) -> Network:
         try:
             return Network(config)
         except (ValueError, TypeError) as error:
-            own = f"--cell {config.model.cell} cannot be used: " if ":" in config.model.cell else ""
-            raise UserError(f"{own}{error}") from None
+            named = " ".join(one for one in config.model.reader if ":" in one) if str(error).startswith("reader") else ""
+            own = f"--reader {named}" if named else f"--cell {config.model.cell}" if ":" in config.model.cell else ""
+            raise UserError(f"{own} cannot be used: {error}" if own else str(error)) from None
 
 
 def gradient(config: Config[Any], levels: HRNN) -> Gradient:
@@ -94,8 +106,9 @@ def narrow_levels(config: Config[Any]) -> Iterator[str]:
     inputs = config.task.inputs
     sizes = (inputs if isinstance(inputs, int) else 0, *config.hidden_sizes)
     segments = (*config.reaches, *config.periods)
+    wiring = edges.of(config.model, segments)
     for level, ticks in enumerate(segments):
-        if ticks > 1 and sizes[level + 1] <= sizes[level]:
+        if ticks > 1 and sizes[level + 1] <= sizes[level] and wiring.sends(level):
             below = f"vectors of {sizes[level]}" if level == 0 else f"hidden states of {sizes[level]} units"
             yield (
                 f"level {level} has {sizes[level + 1]} units to summarise up to {ticks} {below}; "

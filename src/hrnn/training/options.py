@@ -8,12 +8,14 @@ from typing import Any, Literal
 
 from hrnn.arguments import HUGE
 from hrnn.limits import LEVELS, Limit, above, at_least, option
+from hrnn.room import MOST_AT_ONCE
 
 SUGGESTED: dict[str, Any] = {  # where a task has no opinion
     "hidden_sizes": (256, 256), "periods": (10,), "window": 200, "batch": 100, "learning_rate": 1e-3, "schedule": "constant",
 }  # fmt: skip
 RESTRICTED = ("ours", "gr-hrnn")  # models with restricted gradients; those of the others are true
 THREADS = 1024  # far more, and the system cannot start them
+ENTRIES = Limit(entries=LEVELS)
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,26 @@ class Model:
     synthetic; by default restricted for ours and gr-hrnn, otherwise full. What each does: docs/methods.md."""
     cell: str = "lstm"
     """lstm, gru, rnn, or module:Name of your own."""
+    reads: tuple[Literal["summary", "inputs", "both"], ...] = option(("summary",), ENTRIES)
+    """What each level above the lowest reads, or one for all. summary: the hidden state of the level below, as in the paper;
+    inputs: the raw inputs of its segment that has just ended, so that no gradient has to come down; both."""
+    reader: tuple[str, ...] = option(("linear",), ENTRIES)
+    """What makes a vector of those raw inputs, for each level above the lowest or one for all. linear: a linear layer
+    and ReLU; maximum: half of it is instead the largest that a linear layer gives for any part, for rare events; or module:Name
+    of your own."""
+    context: tuple[Literal["input", "state"], ...] = option(("input",), ENTRIES)
+    """Where the hidden state above enters a segment, for each level below the top or one for all. input: as an input of its
+    first tick, as in the paper; state: as its initial state."""
+    output_levels: Literal["lowest", "all"] = "lowest"
+    """What the linear head reads at every step: the state of the lowest level, as in the paper, or those of all levels."""
+    burn_in: int = option(0, at_least(0))
+    """So many inputs before each segment are read once more by the lowest level, from the context on, where its summary is not
+    read."""
+    segments: tuple[int, ...] | None = option(None, at_least(1, MOST_AT_ONCE, entries=LEVELS))
+    """How many consecutive segments of a row share a batch, for each level below the top or one for all those that send and
+    read no summary; by default as many as take about 8 MB."""
     betas: tuple[float, ...] | None = option(None, at_least(0, HUGE, entries=LEVELS))
-    """Weight of the local loss of each level but the top, or one for all; 1 by default."""
+    """Weight of the local loss of each level but the top, or one for all whose summary is read; 1 by default."""
     indices: Literal["sampled", "all"] = "all"
     """Whether a decoder recovers one random input of the segment (the paper) or all."""
     normalized: bool = True
@@ -44,8 +64,6 @@ class Model:
     suits all data."""
     symbol_weights: Literal["equal", "inverse"] = "equal"
     """inverse: in the lowest local loss, tokens count for the inverse of their frequency: for data where rare ones matter."""
-    head: Literal["lowest", "all"] = "lowest"
-    """What the linear head reads at every step: the state of the lowest level, as in the paper, or those of all levels."""
     decoder_layers: int = option(2, at_least(1, 100))
     """Layers of each decoder."""
     decoder_units: int = option(256, at_least(1))
@@ -78,7 +96,7 @@ class Learning:
     gradients (ours and gr-hrnn, unless --gradient says otherwise), otherwise batch."""
     update_every: tuple[int, ...] | None = option(None, at_least(0, entries=LEVELS))
     """With --update segment: after how many of its segments each level moves, the lowest first, or one for all; 0: once per
-    window. Where rows tick at different steps it counts batches of segments. 1 by default."""
+    window. Where rows tick at different steps, or several segments share a batch, it counts batches. 1 by default."""
     optimizer: Literal["adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adamax"] = "adam"
     """One of torch.optim."""
     learning_rate: float | None = option(None, above(0, HUGE))

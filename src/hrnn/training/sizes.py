@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,8 +13,10 @@ import torch
 from hrnn.errors import UserError
 from hrnn.gradients import Checkpointed
 from hrnn.parallel import ALONE, Group
-from hrnn.room import in_words, memory_of_machine, weight_numbers
+from hrnn.readers import UserReader
+from hrnn.room import in_words, input_sizes, memory_of_machine, weight_numbers
 from hrnn.tasks import Window
+from hrnn.training import edges
 from hrnn.training.config import Config
 from hrnn.training.methods import enough_memory, parsed
 from hrnn.training.network import Network, build, reading
@@ -39,6 +42,7 @@ def check(config: Config[Any], group: Group = ALONE) -> Network:
             f"--symbol-weights {config.model.symbol_weights} is for symbols, and the inputs of this task are vectors; drop it"
         )
     network = build(config)
+    _try_readers(network, config.model.reader)
     task, budget, read = config.task, config.budget, reading(config, group)
     per_epoch = task.batches_per_epoch(read)
     if per_epoch is None and budget.epochs is not None:
@@ -54,6 +58,18 @@ def check(config: Config[Any], group: Group = ALONE) -> Network:
     for part in task.parts():
         next(iter(task.evaluation(part, read)))
     return network
+
+
+def _try_readers(network: Network, names: Sequence[str]) -> None:
+    """A user's reader that gives another size is found now, on a copy, not in the first window."""
+    for reader, name in zip(network.levels.readers, names, strict=True):
+        if isinstance(reader, UserReader):
+            places = torch.zeros(1, math.prod(reader.parts), *[] if reader.tokens else [reader.input_size])
+            try:
+                with torch.random.fork_rng(devices=[]), torch.no_grad():
+                    copy.deepcopy(reader)(places.long() if reader.tokens else places)
+            except (ValueError, TypeError, RuntimeError) as error:
+                raise UserError(f"--reader {name} cannot be used: {error}") from None
 
 
 def _try_out(network: Network, window: Window) -> None:
@@ -106,10 +122,14 @@ def bytes_needed(config: Config[Any], group: Group = ALONE, *, learning: bool = 
 
 
 def history(config: Config[Any]) -> int:
-    """Numbers of one row's state that the decoders may ask for: what every level below the top has read."""
-    inputs = config.task.inputs
-    widths = (inputs if isinstance(inputs, int) else TOKEN // FLOAT, *config.hidden_sizes)
-    return sum(reach * widths[level] for level, reach in enumerate((*config.reaches, *config.periods)))
+    """Numbers of one row's state that are asked for later: of decoders, what every level below the top has read; the raw inputs
+    of readers and of a burn-in."""
+    reaches = (*config.reaches, *config.periods)
+    wiring, inputs = edges.of(config.model, reaches), config.task.inputs
+    width = inputs if isinstance(inputs, int) else TOKEN // FLOAT
+    widths = (width, *input_sizes(width, config.hidden_sizes, wiring.reads)[1:])
+    decoded = sum(reach * widths[level] for level, reach in enumerate(reaches) if wiring.sends(level))
+    return decoded + width * (wiring.places(wiring.highest) + wiring.burn_in)
 
 
 def ticks_kept(config: Config[Any], window: int) -> int:
@@ -139,6 +159,11 @@ def weights(config: Config[Any]) -> int:
         decoder_layers=[model.decoder_layers] * len(reaches),
         decoder_units=[model.decoder_units] * len(reaches),
         decoders=True,
+        reads=model.reads,
+        context=model.context,
+        readers=[
+            one if read != "summary" and ":" not in one else None for one, read in zip(model.reader, model.reads, strict=True)
+        ],
     )
     head: int = (config.output_size + 1) * config.task.outputs
     return levels + head

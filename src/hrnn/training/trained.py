@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import hrnn.training.folder as folders
-from hrnn.arguments import flag, path_of, shown
+from hrnn.arguments import entries, flag, path_of, shown
 from hrnn.errors import UserError, shortened, words_of
 from hrnn.tasks import Series, Text, name_of
 from hrnn.tasks.streams import compiled
@@ -90,9 +90,10 @@ class Trained(Predicts):
 
     def __repr__(self) -> str:
         model = self.config.model
+        reads = f"reads={list(model.reads)}, " if set(model.reads) - {"summary"} else ""
         return (
             f"Trained(task={name_of(self.config.task)}, model={model.model}, hidden_sizes={list(self.config.hidden_sizes)}, "
-            f"periods={list(self.config.periods)}, update={self.update}, id={self.identity.id})"
+            f"periods={list(self.config.periods)}, {reads}update={self.update}, id={self.identity.id})"
         )
 
     @property
@@ -117,20 +118,24 @@ def load(
     *,
     task: str | None = None,
     cell: str | None = None,
+    reader: str | Sequence[str] | None = None,
     trust: bool = False,
 ) -> Trained:
     """A trained run: its network, in evaluation mode, with the weights of a checkpoint; averaged, if the run averages them.
 
     checkpoint: "best" on validation (the last where nothing was validated), "last", or the number of an update
-    task, cell: the run's own task or cell, "module:Name", which is imported then
+    task, cell, reader: the run's own task, cell or readers, "module:Name", which are imported then
     trust:      import whatever the run names; otherwise opening it runs no code of its own
     """
     folder, trusted = path_of("folder", folder), flag("trust", trust)
     for name, own in (("task", task), ("cell", cell)):
         if not isinstance(own, str | None):
             raise TypeError(f"{name} is {shown(own)}; give module:Name, or None")
+    readers = [] if reader is None else [reader] if isinstance(reader, str) else entries("reader", reader, "['module:Name']")
+    if not all(isinstance(one, str) for one in readers):
+        raise TypeError(f"reader is {shown(reader)}; give module:Name, a list of these, or None")
     stored = folders.read_run(folder)
-    config, identity = stored.config(Trust(task, cell, trusted)), stored.identity
+    config, identity = stored.config(Trust(task, cell, tuple(readers), trusted)), stored.identity
     checkpoints = CheckpointFolder(folder / folders.CHECKPOINTS, config.upkeep.checkpoints, identity.id, stored.options)
     update, chosen = _chosen(folder, checkpoints, str(checkpoint))
     network = build(config)
