@@ -434,7 +434,14 @@ class HRNN(nn.Module):
         return model.to(device)
 
     def extra_repr(self) -> str:
-        return f"{self.inputs}, hidden_sizes={self.hidden_sizes}, periods={self.periods}"
+        usual = {"output": "lowest", "reads": ["summary"], "context": ["input"], "burn_in": 0}
+        other = [f", {name}={self._config[name]!r}" for name, one in usual.items() if not _only(self._config[name], one)]
+        return f"{self.inputs}, hidden_sizes={self.hidden_sizes}, periods={self.periods}{''.join(other)}"
+
+
+def _only(value: Any, usual: Any) -> bool:
+    """Is a choice the usual one, at every level?"""
+    return bool(value == (usual * len(value) if isinstance(usual, list) else usual))
 
 
 def _level(name: str, value: Any, count: int) -> int:

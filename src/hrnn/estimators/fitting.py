@@ -27,9 +27,11 @@ from hrnn.files import remove_tree
 from hrnn.limits import checked_path, fitted
 from hrnn.tasks import Series
 from hrnn.tasks.series.opened import NONE
-from hrnn.training.config import PARTS, Config
+from hrnn.training.config import PARTS, Config, to_json
 from hrnn.training.display import Display, Lines
+from hrnn.training.edges import PER_LEVEL
 from hrnn.training.folder import CONFIG
+from hrnn.training.identity import own_names
 from hrnn.training.loop import start
 from hrnn.training.run import Run
 from hrnn.training.trained import Trained, load
@@ -51,6 +53,12 @@ class Arguments:
     window: int | None = None
     batch: int | None = None
     learning_rate: float | None = None
+    reads: str | Sequence[str] | None = None
+    reader: str | Sequence[str] | None = None
+    context: str | Sequence[str] | None = None
+    output_levels: str | None = None
+    burn_in: int | None = None
+    segments: int | Sequence[int] | None = None
     epochs: float | None = None
     updates: int | None = None
     normalise: str | None = None
@@ -90,8 +98,8 @@ class Estimator(Arguments, BaseEstimator):  # type: ignore[misc]
             outcome = start(config, folder, display=Lines() if self.verbose else Spoken())
             if outcome.result is None:
                 raise KeyboardInterrupt
-            cell = config.model.cell
-            self.trained_ = load(folder, cell=cell if ":" in cell else None)
+            own = own_names(to_json(config))
+            self.trained_ = load(folder, cell=next(iter(own.get("cell", ())), None), reader=own.get("reader"))
         known = self.trained_.config
         chosen = {**vars(known.task), **vars(known.model), **vars(known.learning), **vars(known.budget)}
         self.chosen_ = {name: chosen[name] for name in SHOWN}
@@ -121,7 +129,11 @@ class Estimator(Arguments, BaseEstimator):  # type: ignore[misc]
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(2**31 - 1)
         quiet = {"tensorboard": False, "checkpoints": 1, "frozen_every": 0, "seed": int(seed)}
-        return {**quiet, **{name: plain(value) for name, value in (given | others).items()}}
+        found = {name: plain(value) for name, value in (given | others).items()}
+        for name in PER_LEVEL:  # one value for all levels need not be a list
+            if isinstance(found.get(name), str | int):
+                found[name] = (found[name],)
+        return {**quiet, **found}
 
     def _from_source(self, X: Any, target: str | None, **options: Any) -> Callable[[Path], Series]:
         """A table in memory or paths, as the task reads them."""

@@ -101,6 +101,8 @@ class SequenceClassifier(ClassifierMixin, OfSequences):  # type: ignore[misc]
 
     hidden_sizes, periods, window, batch, learning_rate, epochs, updates, normalise, patch: as `hrnn train series` has them;
                    what is None is chosen from the data, and in `chosen_` afterwards
+    reads, reader, context, output_levels, burn_in, segments: what levels read, as `hrnn train series` has it; one value for all
+                   levels, or a list
     readout:       "every": every step learns the class, and the mean of the logits is the prediction; "last": the last alone;
                    "mean": the mean of the logits itself learns it
     class_weights: "equal", or "balanced": classes count for the inverse of their frequency

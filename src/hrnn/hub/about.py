@@ -20,6 +20,7 @@ from hrnn.memory import exact_count, paper_count
 from hrnn.tasks import Series, Task, name_of
 from hrnn.training.command import command_of
 from hrnn.training.config import PARTS, Config
+from hrnn.training.edges import PER_LEVEL
 from hrnn.training.network import unrolled
 from hrnn.training.trained import Trained
 
@@ -115,11 +116,13 @@ def command(config: Config[Any]) -> str:
     default = {name: {field.name: _plain(field.default) for field in dataclasses.fields(part)} for name, part in parts.items()}
     entries["task"] = {"name": name_of(config.task), **entries["task"]}
     hidden = [field.name for field in dataclasses.fields(config.task) if field.metadata.get("hidden")]
-    return command_of(
-        entries,
-        without=[*OF_THE_MACHINE, *hidden],
-        said=lambda section, option, value: value != [] and value != default[section][option],
-    )
+
+    def said(section: str, option: str, value: Any) -> bool:
+        usual = default[section][option]
+        return value != [] and value != usual and not (option in PER_LEVEL and usual and value == usual * len(value))
+
+    segments = [] if any(count > 1 for count in config.model.segments or ()) else ["segments"]
+    return command_of(entries, without=[*OF_THE_MACHINE, *hidden, *segments], said=said)
 
 
 def memory(config: Config[Any]) -> dict[str, float] | None:

@@ -157,6 +157,7 @@ def _parts(model: HRNN, entries: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "units of the levels, lowest first", ", ".join(map(str, model.hidden_sizes))
     yield "periods", ", ".join(periods) or "none"
     yield "cells", ", ".join("of its author's own" if kind is None else kind for kind in model.config["cell"])
+    yield from edges_in_words(model)
     yield (
         "weights",
         f"{sum(p.numel() for p in model.parameters()):,}, decoders included, {str(model.dtype).removeprefix('torch.')}",
@@ -165,6 +166,19 @@ def _parts(model: HRNN, entries: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if entries["head"] is not None:
         head = entries["head"]
         yield "head", f"linear, {head['outputs']} outputs" if head["kind"] == "linear" else f"its author's own, {head['name']}"
+
+
+def edges_in_words(model: HRNN) -> Iterator[tuple[str, str]]:
+    """What levels read and where contexts enter, where that is not as in the paper."""
+    config = model.config
+    if model.edges.highest:
+        readers = zip(config["reads"], config["reader"], strict=True)
+        own = [one if one == "summary" else f"{one} ({reader or 'by a reader of its own'})" for one, reader in readers]
+        yield "levels above the lowest read", ", ".join(own)
+    if "state" in config["context"]:
+        yield "contexts enter as", ", ".join(config["context"])
+    if config["burn_in"]:
+        yield "inputs that are read once more before each segment", str(config["burn_in"])
 
 
 def _table(rows: Any) -> Iterator[str]:

@@ -28,6 +28,7 @@ from hrnn.formats import check_format, numbered
 from hrnn.hierarchy import HRNN, CellChoice
 from hrnn.hub import card, remote
 from hrnn.hub.about import public, series_of, without_scores_of_others
+from hrnn.readers import ReaderChoice
 from hrnn.tasks import Series
 from hrnn.training.entries import ABOUT, read_result, read_whole
 from hrnn.training.network import Headed
@@ -76,7 +77,7 @@ def save_pretrained(
     name:       on the card; by default that of the run's folder, or of the folder
     license:    as the Hub names licences, for the card
     repository: where the card says that the model is; by default the folder's name
-    opening:    of a run: checkpoint, task, cell and trust, as `hrnn.load` takes them
+    opening:    of a run: checkpoint, task, cell, reader and trust, as `hrnn.load` takes them
     """
     folder = path_of("folder", folder)
     for entry, text in {"name": name, "license": license, "repository": repository}.items():
@@ -128,13 +129,14 @@ def from_pretrained(
     *,
     head: nn.Module | None = None,
     cell: CellChoice | list[CellChoice] | None = None,
+    reader: ReaderChoice | list[ReaderChoice | None] | None = None,
     revision: str | None = None,
 ) -> Pretrained:
     """What `save_pretrained` or `push_to_hub` wrote, from a folder, or from the Hub by "owner/name". Equal to the bit; no code
     of the repository is run.
 
     head:     where the saved one was no linear layer: a module of the same kind, which gets its weights
-    cell:     where the model has cells of a user's own, these again, as `HRNN.load` takes them
+    cell, reader: where the model has cells or readers of a user's own, these again, as `HRNN.load` takes them
     revision: of the repository on the Hub
     """
     folder = Path(where)
@@ -146,7 +148,7 @@ def from_pretrained(
         raise TypeError(f"head is {shown(head)}; give an nn.Module, or None")
     about = _read(folder)
     try:
-        model = HRNN.load(folder / MODEL, cell=cell)
+        model = HRNN.load(folder / MODEL, cell=cell, reader=reader)
     except FileNotFoundError:
         raise UserError(f"{folder} lacks {MODEL}; put back a copy of it") from None
     made = _head(folder, about["head"], head)
