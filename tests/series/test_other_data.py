@@ -41,10 +41,8 @@ def test_a_class_that_training_never_had_is_not_counted_as_another(tmp_path, cap
 def test_ids_under_another_name(tmp_path, capsys, classes):
     table = panel(sequences=4).drop_columns(["label"])
     assert len(predicted(capsys, classes, write_table(table, tmp_path / "like.csv"))["id"]) == 4
-    other = write_table(
     names = ["sensor" if name == "id" else name for name in table.column_names]
     other = write_table(table.rename_columns(names), tmp_path / "other.csv")
-    )
     said = complaint(capsys, "predict", classes, other)
     assert f"training told sequences apart by the column 'id', which {other} lacks, and 'sensor' was not in training" in said
     one = write_table(panel(sequences=1).drop_columns(["id"]), tmp_path / "one.csv")
