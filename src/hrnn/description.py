@@ -185,6 +185,14 @@ def numbers(config: Mapping[str, Any]) -> int:
     return weights + rows
 
 
+def own_readers(config: Mapping[str, Any]) -> list[int]:
+    """The levels for which a file's configuration has a reader of the user's."""
+    reads, readers = config["reads"], config["reader"]
+    if not isinstance(reads, list) or not isinstance(readers, list):
+        return []
+    return [i for i, pair in enumerate(zip(reads, readers, strict=False), 1) if pair[0] != "summary" and pair[1] is None]
+
+
 def check_described(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
     """Refuse a configuration that speaks of more than the file holds."""
     inputs = config["inputs"]

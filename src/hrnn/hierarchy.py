@@ -414,11 +414,12 @@ class HRNN(nn.Module):
             raise ValueError(
                 f"{path} was saved with a cell of the user's at level {stored.index(None)}; give it again: load(path, cell=...)"
             )
+        if reader is None and (own := description.own_readers(config)):
+            raise ValueError(
+                f"{path} was saved with a reader of the user's at level {own[0]}; give it again: load(path, reader=...)"
+            )
         try:
             description.check_described(config, weights)
-            takes = [one != "summary" for one in config["reads"]]
-            if reader is None and any(one is None and own for one, own in zip(config["reader"], takes, strict=True)):
-                raise ValueError("it has a reader of the user's; give it again: load(path, reader=...)")
             model = HRNN(
                 Tokens(config["inputs"]["tokens"]) if isinstance(config["inputs"], dict) else config["inputs"],
                 periods=[Given(p["given"]) if isinstance(p, dict) else p for p in config["periods"]],
