@@ -27,7 +27,7 @@ def steady(model):
     """The same model, whose decoders know something of their targets and learn no more of them: what `backward` does to it then
     depends on its arguments alone, and local losses are scaled."""
     for decoder in model.decoders or []:
-        if (known := decoder.statistics) is not None:
+        if (known := getattr(decoder, "statistics", None)) is not None:  # of one that nobody reads there is none
             for buffer in known.buffers():
                 buffer.copy_(torch.rand(buffer.shape, generator=seeded(buffer.numel())) + 0.5)
     return model.eval()

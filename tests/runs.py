@@ -56,7 +56,7 @@ def tasks(tmp_path: Path) -> dict[str, list[str]]:
         " --schedule cosine --update batch",
         "text": f"text --data {text} --window 15 --updates 50 --validate-every 20 --update window",
         "unlocked": f"text --data {text} --window 15 --updates 30 --update segment --update-every 1 2 --clip 1"
-        " --frozen-every 4",
+        " --frozen-every 4 --reads inputs --context state --output-levels all --burn-in 2 --segments 2",
         "needle": "needle --steps 30 --periods 5 --window 12 --updates 50 --test-sequences 20 --validate-every 20"
         " --optimizer rmsprop --model hrnn",
         "series": f"series {table} --readout mean --periods 3 --window 6 --updates 11 --validate-every 4 --schedule constant",

@@ -74,7 +74,11 @@ def test_all_forms_of_the_same_sequences_are_one():
 
 def test_a_run_that_is_kept_says_the_same(tmp_path, capsys):
     table = pa.table(columns(X))
-    model = hrnn.SequenceClassifier(**QUICK, run=tmp_path / "run").fit(X, Y)
+    edges = {"reads": "inputs", "reader": "maximum", "context": "state", "output_levels": "all", "burn_in": 2, "segments": 2}
+    model = hrnn.SequenceClassifier(**QUICK, **edges, periods=[3], run=tmp_path / "run").fit(X, Y)
+    for option, value in edges.items():
+        found = getattr(model.trained_.config.model, option)
+        assert found == ((value,) if isinstance(found, tuple) else value)
     expected = model.predict_proba(X)
     assert np.array_equal(hrnn.load(tmp_path / "run").predict_proba(X), expected)
     names = {"walk": "id", "a": "x0", "b": "x1"}
@@ -83,10 +87,11 @@ def test_a_run_that_is_kept_says_the_same(tmp_path, capsys):
     assert code == 0, err
     found = pa.parquet.read_table(tmp_path / "out.parquet")
     assert np.abs(np.stack([found[f"p_{name}"] for name in model.classes_], 1) - expected).max() < 1e-6
-    stream = model.trained_.stream()
-    for step in X[0]:
-        answer = stream.step(step)
-    assert abs(answer["p_slow"] - expected[0, 1]) < 1e-6
+    pretrained = hrnn.hub.from_pretrained(hrnn.hub.save_pretrained(tmp_path / "run", tmp_path / "saved"))
+    for stream in (model.trained_.stream(), pretrained.stream()):
+        for step in X[0]:
+            answer = stream.step(step)
+        assert abs(answer["p_slow"] - expected[0, 1]) < 1e-6
     with pytest.raises(UserError, match="which is there already; give a new folder, or remove it"):
         model.fit(X, Y)
 

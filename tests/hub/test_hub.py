@@ -47,7 +47,9 @@ def assert_equal(first, second):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_model_and_its_head_come_back_to_the_bit(dtype, tmp_path):
-    model = steady(hrnn.HRNN(hrnn.Tokens(4), [5, 6, 7], [hrnn.Given(3), 2], cell=["lstm", "gru", "rnn"], decoder_units=8))
+    edges = {"reads": ["inputs", "both"], "reader": ["maximum", "linear"], "context": ["input", "state"], "burn_in": 2}
+    cells = {"cell": ["lstm", "gru", "rnn"], "decoder_units": 8}
+    model = steady(hrnn.HRNN(hrnn.Tokens(4), [5, 6, 7], [hrnn.Given(3), 2], **cells, **edges, output="all"))
     model, head = model.to(dtype), nn.Linear(5, 2, bias=False).to(dtype)
     known = [name for name, _ in model.named_buffers()]
     assert known  # the decoders' statistics
@@ -56,7 +58,10 @@ def test_a_model_and_its_head_come_back_to_the_bit(dtype, tmp_path):
     assert_equal(head, found.head)
     assert found.model.config == model.config
     assert found.about["run"] is None
-    assert (tmp_path / "saved" / "README.md").read_text().startswith("---\nlibrary_name: hrnn\n")
+    card = (tmp_path / "saved" / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: hrnn\n")
+    assert "| levels above the lowest read | inputs (maximum), both (linear) |\n| contexts enter as | input, state |" in card
+    assert "| inputs that are read once more before each segment | 2 |" in card
 
 
 def test_statistics_that_were_learned_come_back(tmp_path):
@@ -107,21 +112,27 @@ def test_scores_are_those_of_the_weights(runs):
         assert ("were not scored; the run's scores are of update" in card) == (update == other)
 
 
-def test_a_head_and_a_cell_of_ones_own_are_given_again(tmp_path):
+def test_a_head_a_cell_and_a_reader_of_ones_own_are_given_again(tmp_path):
     def own():
         return nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 1))
 
-    model, head = hrnn.HRNN(3, [5], cell=MinimalGRU), own()
+    def reader(parts, inputs, size):
+        return nn.Sequential(nn.Flatten(), nn.Linear(parts[0] * inputs, size))
+
+    model, head = hrnn.HRNN(3, [5, 4], [2], cell=MinimalGRU, reads="inputs", reader=reader), own()
     save_pretrained(model, tmp_path, head=head)
-    found = from_pretrained(tmp_path, head=own(), cell=MinimalGRU)
+    assert "inputs (by a reader of its own)" in (tmp_path / "README.md").read_text()
+    found = from_pretrained(tmp_path, head=own(), cell=MinimalGRU, reader=reader)
     assert_equal(model, found.model)
     assert_equal(head, found.head)
     with pytest.raises(ValueError, match=r"cell of the user's at level 0; give it again"):
         from_pretrained(tmp_path)
-    with pytest.raises(UserError, match=r"module of somebody's own, Sequential; give one like it: head="):
+    with pytest.raises(ValueError, match=r"a reader of the user's at level 1; give it again"):
         from_pretrained(tmp_path, cell=MinimalGRU)
+    with pytest.raises(UserError, match=r"module of somebody's own, Sequential; give one like it: head="):
+        from_pretrained(tmp_path, cell=MinimalGRU, reader=reader)
     with pytest.raises(UserError, match="does not fit the head"):
-        from_pretrained(tmp_path, cell=MinimalGRU, head=nn.Linear(5, 1))
+        from_pretrained(tmp_path, cell=MinimalGRU, reader=reader, head=nn.Linear(5, 1))
 
 
 @pytest.fixture
@@ -135,9 +146,9 @@ def runs(tmp_path):
         Budget(updates=6, validate_every=3),
         QUIET,
     )
-    copy = Config(
-        Copy(until=2), Model(hidden_sizes=(8, 8), periods=(3,), window=9), Learning(batch=5), Budget(updates=2), QUIET
-    )
+    edges = {"reads": ("inputs",), "context": ("state",), "output_levels": "all", "burn_in": 2, "segments": (2,)}
+    model = Model(hidden_sizes=(8, 8), periods=(3,), window=9, **edges)
+    copy = Config(Copy(until=2), model, Learning(batch=5), Budget(updates=2), QUIET)
     for name, config in (("text", text), ("copy", copy)):
         start(config, tmp_path / name)
     return tmp_path

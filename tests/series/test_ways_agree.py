@@ -50,6 +50,16 @@ class Case:
         if self.of_sequences and not forecast:
             self.options["readout"] = str(random.choice(["every", "mean", "last"]))
         self.model = {"output_levels": str(random.choice(["lowest", "all"])), "cell": str(random.choice(["lstm", "gru"]))}
+        self.model |= self.edges(int(random.integers(1, 3)))
+
+    def edges(self, below):
+        """What levels read, and where contexts enter."""
+        random, shape = self.random, {"hidden_sizes": (5, 6, 4)[: below + 1], "periods": (3, 2)[:below]}
+        reads = tuple(str(one) for one in random.choice(["summary", "inputs", "both"], below))
+        context = tuple(str(one) for one in random.choice(["input", "state"], below))
+        reader = (str(random.choice(["linear", "maximum"])) if set(reads) != {"summary"} else "linear",)
+        burn_in = int(random.integers(0, 5)) if reads[0] == "inputs" else 0
+        return {**shape, "reads": reads, "reader": reader, "context": context, "burn_in": burn_in}
 
     def named(self, names, usual):
         """The column that plays a part; None: there is none, perhaps because the options say so."""

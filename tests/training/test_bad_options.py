@@ -62,7 +62,7 @@ def with_option(config, section, field, value):
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)
 def test_every_option_refuses_every_wrong_type_in_python_and_in_a_file(task):
     periods = () if isinstance(task, Text) else (3,)
-    base = Config(task, Model(hidden_sizes=(4, 4), periods=periods, window=5, betas=(0.1,)))
+    base = Config(task, Model(hidden_sizes=(4, 4), periods=periods, window=5, betas=(0.1,), segments=(1,)))
     base = replace(base, budget=Budget(updates=1), learning=Learning(100, "batch", learning_rate=1e-3, schedule="constant"))
     entries = to_json(base)
     assert from_json(entries) == base
@@ -95,6 +95,9 @@ def test_every_option_refuses_every_wrong_type_in_python_and_in_a_file(task):
         ("model", "decoder_layers", (0, 100_000)),
         ("model", "window", (0, -5)),
         ("model", "cell", ("lstn", "")),
+        ("model", "reader", (("linaer",), ("maximum",))),
+        ("model", "burn_in", (-1, 3)),
+        ("model", "segments", ((0,), (1001,), (2,))),
         ("budget", "epochs", (0, -1.0)),
         ("upkeep", "threads", (0, 100_000)),
         ("upkeep", "checkpoint_seconds", (-1.0,)),

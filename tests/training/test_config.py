@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import hrnn
 from hrnn.errors import UserError
 from hrnn.tasks import Copy, Needle, Pixels, Text
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, resolved, to_json
@@ -22,6 +23,7 @@ def test_a_configuration_survives_json(tmp_path):
         Config(Pixels(data=tmp_path, permuted=True, pool=4)),
         Config(Text(data=(write_text(tmp_path / "a.txt"),), boundaries=("word", "line")), Model(hidden_sizes=(8, 8, 8))),
         Config(Needle(), Model(model="lstm")),
+        Config(Needle(), Model(reads=("inputs",), reader=("maximum",), context=("state",), output_levels="all", burn_in=3)),
     ]
     for config in configs:
         config = resolved(config)
@@ -158,6 +160,33 @@ def test_mr_hrnn_unrolls_as_many_steps_as_ours_stores_vectors(window, periods, e
         ({"model": Model(betas=(0.1, 0.2))}, "one for each of the 1 levels"),
         ({"model": Model(betas=(-1.0,))}, "--betas is -1.0; give at least 0"),
         ({"model": Model(periods=(0,))}, "at least 1"),
+        (
+            {"model": Model(reads=("inputs", "both"))},
+            "--reads inputs both has 2 entries; give 1, one for each level above the low",
+        ),
+        ({"model": Model(context=("state", "input"))}, "--context state input has 2 entries; give 1, one for each level below"),
+        ({"model": Model(reads=("inputs",), reader=("mean",))}, "--reader is 'mean'; give linear, maximum, or module:Name"),
+        ({"model": Model(reader=("maximum",))}, "--reader maximum reads raw inputs, and no level does; give --reads inputs or"),
+        ({"model": Model(burn_in=2)}, "--burn-in is 2 and level 1 reads the summary of the lowest level; drop it, or give"),
+        ({"model": Model(reads=("both",), burn_in=2)}, "--burn-in is 2 and level 1 reads the summary of the lowest level"),
+        ({"model": Model(reads=("inputs",), betas=(1.0,))}, "--betas is 1.0, and no level reads the summary of level 0"),
+        ({"model": Model(reads=("inputs",), symbol_weights="inverse")}, "weighs a local loss, and there is none"),
+        ({"model": Model(segments=(2,))}, "--segments is 2, and level 0 sends or reads a summary; give 1 there"),
+        (
+            {"model": Model(reads=("inputs",), gradient="replay:0.5")},
+            "no level reads one: gradients are true ones already; drop",
+        ),
+        (
+            {"model": Model(reads=("inputs",), gradient="synthetic")},
+            "no level reads one: gradients are true ones already; drop",
+        ),
+        (
+            {"model": Model(model="lstm", reads=("inputs",))},
+            "--reads inputs is for two levels or more, and the network has one",
+        ),
+        ({"model": Model(model="lstm", context=("state",))}, "--context state is for two levels or more"),
+        ({"model": Model(model="lstm", segments=(2,))}, "--segments 2 is for two levels or more"),
+        ({"model": Model(model="lstm", burn_in=1)}, "--burn-in is 1 and the network has one level; drop it"),
         ({"model": Model(window=0)}, "--window is 0"),
         ({"model": Model(model="mr-hrnn", hidden_sizes=(8,), periods=())}, "mr-hrnn takes its window"),
         ({"learning": Learning(batch=0)}, "--batch is 0"),
@@ -176,6 +205,36 @@ def test_mr_hrnn_unrolls_as_many_steps_as_ours_stores_vectors(window, periods, e
 def test_contradictions_are_refused(options, complaint):
     with pytest.raises(UserError, match=complaint):
         resolved(Config(Copy(), **options))
+
+
+@pytest.mark.parametrize("name", ["ours", "hrnn", "mr-hrnn", "gr-hrnn"])
+def test_what_levels_read_is_said_for_every_level(name):
+    """Whatever its gradient; and of a text, whose words are the lowest level's segments."""
+    local = 0.0 if name == "gr-hrnn" else 1.0
+    model = Model(name, (8, 8, 8), (5, 2), 20, reads=("inputs", "both"), reader=("linear", "maximum"), burn_in=4)
+    found = resolved(Config(Copy(), model)).model
+    assert (found.reads, found.reader, found.context) == (("inputs", "both"), ("linear", "maximum"), ("input", "input"))
+    assert (found.betas, found.burn_in) == ((0.0, local), 4)
+    if local:
+        assert resolved(Config(Copy(), replace(model, betas=(0.5,)))).betas == (0.0, 0.5)
+    assert resolved(Config(Copy(), replace(model, betas=(0.0, 0.0)))).betas == (0.0, 0.0)
+
+
+def test_segments_that_share_a_batch_are_a_number_of_the_whole_batch(tmp_path):
+    """So that a run that goes on in other processes, or somewhere else, has the same batches."""
+    text = Text(data=(write_text(tmp_path / "a.txt"),))
+    model = Model(hidden_sizes=(32, 16, 8), periods=(4,), reads=("inputs",))
+    found = [resolved(Config(text, model, Learning(batch=rows))) for rows in (10, 40)]
+    assert found[0].reaches == (20,)
+    for config in found:
+        levels = build(config).levels
+        assert config.model.segments == tuple(levels.config["segments"]) == levels.wiring(1).segments
+        open_ones = hrnn.HRNN(levels.inputs, levels.hidden_sizes, levels.periods, reads="inputs")
+        assert config.model.segments == open_ones.wiring(config.batch).segments
+    assert found[0].model.segments[0] > found[1].model.segments[0] > 1
+    assert resolved(Config(text, replace(model, segments=(3,)))).model.segments == (3, 3)
+    mixed = replace(model, reads=("inputs", "summary"), segments=(3,))
+    assert resolved(Config(text, mixed)).model.segments == (3, 1)
 
 
 def test_an_open_entry_of_a_file_is_refused_with_a_remedy_that_is_there():
@@ -203,6 +262,7 @@ def test_levels_that_do_not_grow_are_warned_about():
     (warning,) = narrow_levels(narrow)
     assert "level 1 has 16 units to summarise up to 5 hidden states of 16 units" in warning
     assert list(narrow_levels(replace(narrow, model=replace(narrow.model, periods=(5, 1))))) == []
+    assert list(narrow_levels(replace(narrow, model=replace(narrow.model, reads=("summary", "inputs"))))) == []
 
 
 def test_weights_depend_on_the_seed_only():

@@ -157,10 +157,16 @@ def test_every_option_of_learning_changes_something(tmp_path, learning):
         {"decoder_layers": 3},
         {"betas": (0.1,)},
         {"output_levels": "all"},
+        {"reads": ("both",)},
+        {"context": ("state",)},
+        {"reads": ("inputs",), "reader": ("maximum",)},
+        {"reads": ("inputs",), "burn_in": 2},
+        {"reads": ("inputs",), "segments": (1,)},
     ],
 )
 def test_every_option_of_the_model_changes_something(tmp_path, change):
-    for name, model in (("plain", SMALL), ("changed", replace(SMALL, **change))):
+    plain = replace(SMALL, reads=change["reads"]) if len(change) > 1 else SMALL
+    for name, model in (("plain", plain), ("changed", replace(SMALL, **change))):
         start(
             Config(Copy(length=4, test_sequences=10), model, Learning(batch=5), Budget(updates=2), QUIET),
             tmp_path / name,

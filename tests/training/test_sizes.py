@@ -12,6 +12,16 @@ def test_a_count_of_weights_is_that_of_the_network():
     for config in (
         Config(Copy(), Model(hidden_sizes=(6, 7, 8), periods=(3, 2), cell="gru", decoder_layers=3, decoder_units=5)),
         Config(Needle(), Model(model="lstm", hidden_sizes=(9,))),
+        Config(
+            Needle(steps=30),
+            Model(
+                hidden_sizes=(6, 7, 8),
+                periods=(3, 2),
+                reads=("both", "inputs"),
+                reader=("maximum", "linear"),
+                context=("state",),
+            ),
+        ),
         Config(Pixels(), Model(hidden_sizes=(4, 4), periods=(5,), cell="rnn", decoder_layers=1)),
     ):
         config = resolved(replace(config, budget=Budget(updates=1)))

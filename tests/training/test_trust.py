@@ -27,12 +27,18 @@ class Leaky(torch.nn.Module):
         return (torch.zeros(batch, self.hidden_size),)
     def step(self, x, state):
         return (0.5 * state[0] + 0.5 * torch.tanh(self.new(torch.cat([x, state[0]], 1))),)
+class Flat(torch.nn.Linear):
+    def __init__(self, parts, input_size, size):
+        super().__init__(parts[0] * input_size, size)
+    def forward(self, inputs):
+        return super().forward(inputs.flatten(1))
 """
+NAMED = ("--task", "foreign_task:Parity", "--cell", "foreign_cell:Leaky", "--reader", "foreign_cell:Flat")
 
 
 @pytest.fixture
 def foreign(tmp_path, capsys, monkeypatch):
-    """A run with a task and a cell of its own, whose modules note that they were imported, and are forgotten again."""
+    """A run with a task, a cell and a reader of its own, whose modules note that they were imported, and are forgotten."""
     note = f"\nfrom pathlib import Path\nPath({str(tmp_path / 'imported')!r}).touch()\n"
     code = tmp_path / "code"
     code.mkdir()
@@ -40,9 +46,8 @@ def foreign(tmp_path, capsys, monkeypatch):
     (code / "foreign_cell.py").write_text(CELL + note)
     monkeypatch.chdir(code)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    own = ("--task", "foreign_task:Parity", "--cell", "foreign_cell:Leaky")
-    options = ("--steps", 5, "--periods", 3, "--updates", 2, "--run", tmp_path / "run")
-    assert command(capsys, "train", *own, *TINY, *options)[0] == 0
+    options = ("--reads", "inputs", "--steps", 5, "--periods", 3, "--updates", 2, "--run", tmp_path / "run")
+    assert command(capsys, "train", *NAMED, *TINY, *options)[0] == 0
     forget(tmp_path)
     yield tmp_path / "run"
     forget(tmp_path)
@@ -59,9 +64,13 @@ def test_no_command_imports_what_only_the_run_names(capsys, foreign):
     for arguments in (("resume", foreign, "--updates", 3), ("evaluate", foreign), ("sample", foreign)):
         code, _, err = command(capsys, *arguments)
         assert code == 2
-        assert "add --task foreign_task:Parity --cell foreign_cell:Leaky (or --trust)" in err
-    assert "add --cell foreign_cell:Leaky (or" in command(capsys, "evaluate", foreign, "--task", "foreign_task:Parity")[2]
+        assert f"add {' '.join(NAMED)} (or --trust)" in err
+    assert (
+        "add --cell foreign_cell:Leaky --reader foreign_cell:Flat (or"
+        in command(capsys, "evaluate", foreign, "--task", "foreign_task:Parity")[2]
+    )
     assert "--task is os:system" in command(capsys, "evaluate", foreign, "--task", "os:system")[2]
+    assert "--reader is os:system" in command(capsys, "evaluate", foreign, *NAMED[:4], "--reader", "os:system")[2]
     with pytest.raises(UserError, match="names code of its own"):
         hrnn.load(foreign)
     with pytest.raises(UserError, match="names code of its own"):
@@ -73,13 +82,13 @@ def test_no_command_imports_what_only_the_run_names(capsys, foreign):
 
 
 def test_what_the_user_names_or_trusts_is_imported(capsys, foreign):
-    named = ("--task", "foreign_task:Parity", "--cell", "foreign_cell:Leaky")
-    assert command(capsys, "evaluate", foreign, *named)[0] == 0
+    assert command(capsys, "evaluate", foreign, *NAMED)[0] == 0
     assert (foreign.parent / "imported").exists()
     assert command(capsys, "resume", foreign, "--updates", 3, "--trust")[0] == 0
-    assert hrnn.load(foreign, task="foreign_task:Parity", cell="foreign_cell:Leaky").update in (2, 3)
-    _, _, err = command(capsys, "resume", foreign, "--updates", 9, "--minutes", 1e-9, *named)
-    assert f"hrnn resume {foreign} {' '.join(named)}" in err
+    for reader in (NAMED[-1], [NAMED[-1]]):
+        assert hrnn.load(foreign, task="foreign_task:Parity", cell="foreign_cell:Leaky", reader=reader).update in (2, 3)
+    _, _, err = command(capsys, "resume", foreign, "--updates", 9, "--minutes", 1e-9, *NAMED)
+    assert f"hrnn resume {foreign} {' '.join(NAMED)}" in err
 
 
 def test_a_module_that_is_not_found_is_said_to_have_been_elsewhere(capsys, foreign, monkeypatch):
@@ -91,15 +100,21 @@ def test_a_module_that_is_not_found_is_said_to_have_been_elsewhere(capsys, forei
     assert f"it was in {foreign.parent / 'code'} when the run began: work there, or add that folder to PYTHONPATH" in err
 
 
-@pytest.mark.parametrize("name", [5, None, ["a:b"], {"a:b": 1}])
+@pytest.mark.parametrize("name", [5, None, [["a:b"]], {"a:b": 1}])
 def test_names_that_are_none(tmp_path, name):
-    for entries in ({"task": {"name": name}, "model": {"cell": "lstm"}}, {"task": {"name": "copy"}, "model": {"cell": name}}):
+    usual = {"cell": "lstm", "reader": ["linear"]}
+    sections = [({"name": name}, usual), *(({"name": "copy"}, {**usual, option: name}) for option in usual)]
+    for entries in ({"task": task, "model": model} for task, model in sections):
         with pytest.raises(UserError, match="is not a name"):
             Trust(trust=True).load(tmp_path, entries, {})
 
 
 def test_a_sweep_trusts_what_its_own_command_names(tmp_path):
-    config = Config(Needle(steps=4), Model(hidden_sizes=(4, 4), periods=(2,), window=4, cell="mine:Cell"))
-    assert Trust.of(Unit("a", config).config) == Trust(cell="mine:Cell")
+    model = Model(
+        hidden_sizes=(4, 4), periods=(2,), window=4, cell="mine:Cell", reader=("mine:A", "linear", "mine:B", "mine:A")
+    )
+    trusted = Trust.of(Unit("a", Config(Needle(steps=4), model)).config)
+    assert trusted == Trust(cell="mine:Cell", reader=("mine:A", "mine:B"))
+    assert trusted.words == ["", "mine:Cell", "mine:A", "mine:B"]
     assert Trust.of(resolved(Config(Needle(steps=4), budget=Budget(updates=1)))) == Trust()
     assert folders.resume_command(tmp_path) == f"hrnn resume {tmp_path}"

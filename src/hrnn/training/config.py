@@ -153,6 +153,7 @@ def checked(config: Config[TaskT]) -> Config[TaskT]:
     config.task.check()
     model, learning, budget = config.model, config.learning, config.budget
     sizes, periods = config.hidden_sizes, config.periods
+    _known(model.segments)
     _known(config.window and config.batch and learning.learning_rate and learning.schedule and learning.update)  # none is open
     if config.flat and (periods or len(sizes) != 1 or model.cell != "lstm"):
         raise UserError("--model lstm is one flat LSTM; give one of --hidden-sizes and neither --periods nor --cell")

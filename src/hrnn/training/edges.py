@@ -31,7 +31,7 @@ def completed(model: Model, reaches: Sequence[int], rows: int) -> Model:
             lists[name] = value * below
     model = replace(model, **lists)
     if len(model.reads) != below:
-        return model
+        return replace(model, segments=model.segments or ())
     wiring = of(model, reaches)
     sends, shared = ([level for level in range(below) if of_level(level)] for of_level in (wiring.sends, wiring.shares))
     default = 1.0 if model.has_local_losses else 0.0
@@ -44,7 +44,7 @@ def completed(model: Model, reaches: Sequence[int], rows: int) -> Model:
             side_by_side(size, reach, rows) if level in shared else 1
             for level, (size, reach) in enumerate(zip(model.hidden_sizes or (), reaches, strict=False))
         )
-    elif len(segments) == 1:
+    elif len(segments) == 1 and below:
         segments = tuple(segments[0] if level in (shared or range(below)) else 1 for level in range(below))
     return replace(model, betas=betas, segments=segments)
 
@@ -58,8 +58,7 @@ def check(model: Model, reaches: Sequence[int]) -> None:
     """Refuse a completed choice that contradicts itself or the levels."""
     below = len(reaches)
     for name, levels in PER_LEVEL.items():
-        value = getattr(model, name)
-        if value is None or len(value) != below:
+        if len(value := getattr(model, name)) != below:
             raise UserError(f"--{name} {_shown(value)} {_wrong(value, below, levels)}")
     wiring = of(model, reaches)
     for one in model.reader:
@@ -70,8 +69,8 @@ def check(model: Model, reaches: Sequence[int]) -> None:
             f"--reader {_shown(model.reader)} reads raw inputs, and no level does; give --reads inputs or both, or drop it"
         )
     if model.burn_in and (not below or wiring.sends(0)):
-        why = "the network has one level" if not below else "level 1 reads the summary of the lowest level"
-        raise UserError(f"--burn-in is {model.burn_in} and {why}; drop it, or give --reads inputs")
+        why = "level 1 reads the summary of the lowest level; drop it, or give --reads inputs"
+        raise UserError(f"--burn-in is {model.burn_in} and {why if below else 'the network has one level; drop it'}")
     for level, (beta, count) in enumerate(zip(model.betas or (), model.segments or (), strict=False)):
         if beta and not wiring.sends(level):
             raise UserError(
@@ -88,10 +87,10 @@ def check(model: Model, reaches: Sequence[int]) -> None:
         )
 
 
-def _wrong(value: Any, below: int, levels: str) -> str:
+def _wrong(value: Sequence[Any], below: int, levels: str) -> str:
     if not below:
         return "is for two levels or more, and the network has one; drop it"
-    return f"has {len(value or ())} entries; give one for each of the {below} levels {levels}, or one for all"
+    return f"has {len(value)} entries; give {below}, one for each level {levels}, or one for all"
 
 
 def _shown(value: Sequence[Any] | None) -> str:
