@@ -352,7 +352,7 @@ class Run:
 
     def close(self, level: int, b: Batch, state: CellState | None, inputs: list[Tensor], context: Tensor | None) -> None:
         """A batch of a level above the lowest is over."""
-        if state is not None:
+        if state is not None and level < self.top and self.wiring.sends(level):
             self.ended(level, b, state[0], torch.cat(inputs) if inputs else None)
 
     # ------------------------------------------------------------------------------------------------ segments that end

@@ -151,6 +151,7 @@ class HRNN(nn.Module):
             for i in range(1, levels)
         )
         self.state_kinds: dict[Any, list[Any]] = {}  # see hrnn.checks
+        self._begun: tuple[Any, State] | None = None  # see `begun`
         self.decoders = self._make_decoders(options, weighted) if decoders else None
 
     def _make_decoders(self, options: dict[str, list[Any]], weighted: bool) -> nn.ModuleList:
@@ -263,7 +264,19 @@ class HRNN(nn.Module):
             if count
         }
         clock = Clock.start(batch, len(self.periods), device)
-        return State(cells, clock, torch.arange(batch, device=device), tuple(history), **raw)
+        rows = torch.arange(batch, device=device)
+        if all(isinstance(cell, BuiltinCell) for cell in self.levels):
+            return State.of(cells, clock, rows, tuple(history), **raw)
+        return State(cells, clock, rows, tuple(history), **raw)
+
+    def begun(self, batch: int) -> State:
+        """The same for whoever changes nothing in it: made once for each batch size where cells are built in."""
+        if not all(isinstance(cell, BuiltinCell) for cell in self.cells):
+            return self.initial_state(batch)
+        key = (batch, self.dtype, self.device, self.decoders is not None)
+        if self._begun is None or self._begun[0] != key:
+            self._begun = key, self.initial_state(batch)
+        return self._begun[1]
 
     def reset(self, state: State, rows: Bool[Tensor, " batch"]) -> State:
         """`state` with the rows where `rows` is true back before the start of a sequence."""

@@ -268,19 +268,20 @@ def schedule(
     if there is not None and resets is not None:
         resets = resets & there
     given = any(isinstance(period, Given) for period in periods)
-    key, shift, levels_below = 0, None, len(periods)
-    numbers = array(torch.cat([clock.position, clock.span, clock.ticked, clock.ordinal], 1))
-    ordinal = numbers[:, 3 * levels_below :]
+    key, shift, counted = 0, None, 3 * len(periods)
+    numbers = torch.cat([clock.position, clock.span, clock.ticked, clock.ordinal], 1).tolist()  # few: lists are the quickest
+    known = numbers
     if resets is None:  # ordinals only go on: what matters is whether there has been a segment
-        numbers = np.concatenate([numbers[:, : 3 * levels_below], np.minimum(ordinal, 1)], 1)
-    if not given and _same(numbers) and _same(there) and _same(resets):
-        kept = tuple(b"" if part is None else part[:1].tobytes() for part in (numbers, there, resets))
-        key = zlib.crc32(b"".join(kept))
-        mode = torch.is_inference_mode_enabled()
-        top, count, after, total, places = _of_one(wiring, rows, steps, kept, tuple(learned), goes_on, device, mode)
+        known = [row[:counted] + [min(ordinal, 1) for ordinal in row[counted:]] for row in numbers]
+    if not given and all(row == known[0] for row in known) and _same(there) and _same(resets):
+        kept = tuple(b"" if part is None else part[:1].tobytes() for part in (there, resets))
+        key, mode = zlib.crc32(b"".join([repr(known[0]).encode(), *kept])), torch.is_inference_mode_enabled()
+        begun = tuple(known[0])
+        top, count, after, total, places = _of_one(wiring, rows, steps, begun, *kept, tuple(learned), goes_on, device, mode)
         parts = {name: part.expand(rows, -1).clone() for name, part in after.items()}  # its own
-        shift = _with_top(ordinal - numbers[:, 3 * levels_below :]).to(device)
-        if levels_below:
+        beyond = [[a - b for a, b in zip(row[counted:], known[0][counted:], strict=True)] + [0] for row in numbers]
+        shift = torch.tensor(beyond, device=device)
+        if numbers != known:
             parts["ordinal"] += shift[:, :-1]
     else:
         first = {name: array(getattr(clock, name)) for name in _CLOCK}
@@ -343,27 +344,25 @@ def _same(values: Array | None) -> bool:
     return values is None or bool((values == values[:1]).all())
 
 
-def _with_top(ordinal: Array) -> Tensor:
-    return torch.from_numpy(np.concatenate([ordinal, np.zeros((len(ordinal), 1), ordinal.dtype)], 1))
-
-
 @lru_cache(maxsize=32)
 def _of_one(
     wiring: Wiring,
     rows: int,
     steps: int,
-    kept: tuple[bytes, ...],
+    begun: tuple[int, ...],
+    valid: bytes,
+    reset: bytes,
     learned: tuple[bool, ...],
     goes_on: bool,
     device: torch.device,
     inference: bool,  # tensors that are made under torch.inference_mode serve no training afterwards
 ) -> tuple[Batch, list[int], dict[str, Tensor], int, Places | None]:
-    """The batches of rows that are alike, one of which stands for all; the clock after the steps; steps of all rows."""
-    parts = np.split(np.frombuffer(kept[0], np.int64)[None], 4, 1)
-    clock: dict[str, Array] = dict(zip(("position", "span", "ticked", "ordinal"), parts, strict=True))
-    clock |= {"ticked": clock["ticked"] > 0, "skipped": np.zeros_like(parts[0])}
-    there = np.frombuffer(kept[1], bool)[None] if kept[1] else np.ones((1, steps), bool)
-    resets = np.frombuffer(kept[2], bool)[None] if kept[2] else np.zeros((1, steps), bool)
+    """The batches of rows that are alike, one of which stands for all; the clock after the steps; steps of all rows. begun: the
+    clock's position, span, ticked and ordinal."""
+    position, span, ticked, ordinal = np.array(begun, np.int64).reshape(4, 1, -1)
+    clock = {"position": position, "span": span, "ordinal": ordinal, "ticked": ticked > 0, "skipped": np.zeros_like(span)}
+    there = np.frombuffer(valid, bool)[None] if valid else np.ones((1, steps), bool)
+    resets = np.frombuffer(reset, bool)[None] if reset else np.zeros((1, steps), bool)
     levels, after = _levels(wiring, clock, there, resets, None, None, learned, goes_on, 0)
     top, count, places = _batches(wiring, levels, steps, rows, device, alike=True)
     found = {name: torch.from_numpy(part).to(device) for name, part in after.items() if name != "skipped"}  # none is

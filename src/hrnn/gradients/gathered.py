@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -68,10 +68,15 @@ def _hooked(leaf: Tensor, gradient: Tensor) -> Tensor:
     return gradient
 
 
-@contextmanager
-def muted(leaves: Iterable[Tensor]) -> Iterator[None]:
+def muted(leaves: Iterable[Tensor]) -> AbstractContextManager[None]:
     """Differentiate without the leaves' hooks: they are for the complete gradient, not for the shares it is gathered from."""
-    held = [(hooks, dict(hooks)) for leaf in leaves if (hooks := _hooks(leaf, "_backward_hooks"))]
+    held = [hooks for leaf in leaves if (hooks := leaf._backward_hooks)]
+    return _without(held) if held else nullcontext()
+
+
+@contextmanager
+def _without(found: list[Any]) -> Iterator[None]:
+    held = [(hooks, dict(hooks)) for hooks in found]
     for hooks, _ in held:
         hooks.clear()
     try:

@@ -104,7 +104,8 @@ def in_batches(
             "round_steps is None, and x is an iterator of chunks whose rows may tick at different steps: all of it would be "
             "read before anything runs; give a number of steps, e.g. Restricted(round_steps=1000), or the window as a list"
         )
-    window.wiring = window.model.wiring(mover.rows)
+    if mover.rows != window.state.batch:
+        window.wiring = window.model.wiring(mover.rows)
     if round_steps is None and not window.streamed and not window.may_part and window.steps > 2 * _ALIKE:
         round_steps = _ALIKE  # batches do not depend on it
     run = Literal(window, objective, window.state, mover, cut=True, predictions=predictions)
@@ -116,10 +117,10 @@ def in_batches(
 def _why_literal(window: Window) -> str:
     """Why compiled code cannot run a window; nothing if it can."""
     model = window.model
-    if not all(isinstance(cell, BuiltinCell) and by_hand(cell) for cell in model.levels):
-        return "a cell is your own, or has been changed"
     if not model.paper_edges:
         return "compiled code does not know what its levels read, or where contexts enter"
+    if not all(isinstance(cell, BuiltinCell) and by_hand(cell) for cell in model.levels):
+        return "a cell is your own, or has been changed"
     if not all(isinstance(cell, BuiltinCell) and serves(cell) for cell in model.levels):
         return "there is no compiled code for this dtype, device or machine"
     if any(isinstance(period, Given) for period in model.periods):

@@ -237,6 +237,10 @@ class Rounds:
     def __iter__(self) -> Iterator[tuple[Piece, Plan, bool]]:
         """Pieces with their plans, and whether others follow."""
         waiting, start, clock, apart = None, 0, self.window.state.clock, self.window.may_part
+        if self.size is None and not self.window.streamed:
+            whole = piece(list(self.window), 0, self.behind)
+            yield whole, whole.plan(self.window, clock), False
+            return
         while True:
             if self.size is not None:
                 stop = self.steps.up_to(start + self.size)

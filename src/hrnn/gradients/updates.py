@@ -203,7 +203,7 @@ class Mover:
         self.group = ALONE if updates is None else updates.group
         given = None if updates is None else updates.rows
         # In one process fewer rows may be left than in another; all must weigh what they sum alike.
-        present = max(1, int(self.group.all_reduce(torch.tensor(batch))))
+        present = max(1, batch if self.group.size == 1 else int(self.group.all_reduce(torch.tensor(batch))))
         self.rows = given or present
         self.weight = self.rows / present  # of the rows that are here
         self.closed = [0] * levels  # batches since the level's last move

@@ -15,7 +15,6 @@ from hrnn import checks
 from hrnn.arguments import number, shown
 from hrnn.gradients.gathered import Gathered
 from hrnn.hierarchy import HRNN
-from hrnn.schedule import array
 from hrnn.segments import Given
 from hrnn.state import State
 from hrnn.tensors import swapped
@@ -137,19 +136,21 @@ class Window:
             raise ValueError("x is an iterator without chunks; give at least one hrnn.Chunk")
         self._first = self.checked(first, 0, opening=True)
         self.steps, rows = self._first.x.shape[:2]
-        own, state = state is None, model.initial_state(rows) if state is None else state
+        own, state = state is None, model.begun(rows) if state is None else state
         if isinstance(state, State) and any(part.requires_grad for cell in state.cells for part in cell):
             raise ValueError(
                 "state requires grad, and backward takes it for a constant; give state.detach(), or use loss.backward() on "
                 "what model(x, state) returns"
             )
-        if not own or not model.builtin:  # what a user's cell makes is not ours
+        if not own or self._first.reset is not None:  # it is not ours, or a user's cell may have made it
             checks.state(model, state, rows)
             state = state.detach()
         self.state = state if self._start_over is None else model.reset(state, self._start_over)
         self.wiring = model.wiring(rows)
-        position = array(self.state.clock.position)
-        self.may_part |= any(isinstance(p, Given) for p in model.periods) or bool((position != position[:1]).any())
+        position = self.state.clock.position
+        self.may_part |= any(isinstance(p, Given) for p in model.periods) or (
+            not own and bool((position != position[:1]).any())
+        )
         self.weight = weight if weight is not None else 1.0 / max(1, _count(self._first))
         if local_weight is None and not self.streamed:
             local_weight = 1.0 / max(1, _valid_steps(self._first))
