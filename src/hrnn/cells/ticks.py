@@ -12,8 +12,10 @@ from torch.nn import functional as F
 
 from hrnn.cells import LSTM, BuiltinCell, Cell, CellState, by_hand
 from hrnn.cells.contract import one_hot
+from hrnn.room import ceiling
 
-_WASTE, _SPARE = 1.5, 64  # ticks that may be run for nothing: half of those that are wanted, and so many
+_WASTE, _SPARE = 1.5, 128  # ticks that may be run for nothing: half of those that are wanted, and so many
+_ROUND = 16  # rows of a rectangle are so many, or twice, or three times
 
 
 def run_ticks(
@@ -88,17 +90,21 @@ def _packed(cell: Any, inputs: Tensor, sizes: list[int], state: CellState) -> tu
 def _rectangle(cell: LSTM, inputs: Tensor, sizes: list[int], state: CellState) -> tuple[Tensor, CellState]:
     """The same for an LSTM all of whose rows run to the last tick. Of rows that have had theirs the hidden state is forgotten,
     and c is kept as it is by one more input, which is 1 there and 0 elsewhere."""
-    n, length = sizes[0], len(sizes)
-    there = np.arange(n) < np.array(sizes)[:, None]
-    at, last = (torch.from_numpy(found) for found in (np.flatnonzero(there), (there.sum(0) - 1) * n + np.arange(n)))
+    # oneDNN makes and keeps code for every shape: so there are not many.
+    rows, step = sizes[0], max(1, len(sizes) // 5)
+    n, length = _ROUND * ceiling(rows, _ROUND), step * ceiling(len(sizes), step)
+    there = np.arange(n) < np.array(sizes + [0] * (length - len(sizes)))[:, None]
+    at = torch.from_numpy(np.flatnonzero(there))
+    last = torch.from_numpy((there.sum(0)[:rows] - 1) * n + np.arange(rows))
     weights = cell.torch_weights()
     weights[0] = torch.cat([weights[0], cell.keeping()], 1)
     if cell.tokens:
         over = inputs.new_full((n * length,), cell.input_size)
     else:
         inputs, over = F.pad(inputs, (0, 1)), F.pad(inputs.new_zeros(n * length, cell.input_size), (0, 1), value=1.0)
+    state = tuple(F.pad(part, (0, 0, 0, n - rows)) for part in state) if n > rows else state
     output, (_, c) = _by_torch(cell, over.index_copy(0, at, inputs), [n] * length, state, weights)
-    return output.index_select(0, at), (output.index_select(0, last), c)
+    return output.index_select(0, at), (output.index_select(0, last), c[:rows])
 
 
 def _by_torch(cell: Any, inputs: Tensor, sizes: list[int], state: CellState, weights: list[Tensor]) -> tuple[Tensor, CellState]:
