@@ -22,26 +22,25 @@ DIFFERENT = ("run", "config", "journal", "torch")
 
 def commands(data: Path) -> dict[str, list[str]]:
     """By name: the arguments of `hrnn train`. The data are made in the folder."""
-    text = write_text(data / "text.txt", copies=12)
-    mnist = write_mnist(data / "mnist", training=36, test=8)
+    places = {"TEXT": write_text(data / "text.txt", copies=12), "MNIST": write_mnist(data / "mnist", training=36, test=8)}
     lines = {
         "copy": "copy --start 1 --step 3 --patience 10 --test-sequences 8 --periods 3 --window 5 --updates 30 --betas 1"
         " --learning-rate 0.2 --solved 0.9 --update batch",
-        "pixels": f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 8 --validate-every 3"
+        "pixels": "pixels --data MNIST --pool 4 --permuted --periods 7 --window 30 --updates 8 --validate-every 3"
         " --schedule cosine --update batch --average None",
-        "text": f"text --data {text} --window 10 --updates 10 --validate-every 4 --update window",
+        "text": "text --data TEXT --window 10 --updates 10 --validate-every 4 --update window",
         "needle": "needle --steps 12 --periods 4 --window 7 --updates 10 --test-sequences 8 --validate-every 4"
         " --optimizer rmsprop --model hrnn",
         "copy unlocked": "copy --length 4 --test-sequences 8 --periods 3 --window 5 --updates 12 --update segment"
         " --update-every 1 0 --frozen-every 3",
-        "text unlocked": f"text --data {text} --window 10 --updates 8 --update segment --update-every 1 2"
+        "text unlocked": "text --data TEXT --window 10 --updates 8 --update segment --update-every 1 2"
         " --clip 1 --validate-every 4 --frozen-every 2",
         "needle unlocked": "needle --steps 12 --periods 4 --window 7 --updates 12 --test-sequences 8 --validate-every 5"
         " --update segment --optimizer adamw --schedule linear --warmup 3",
-        "pixels unlocked": f"pixels --data {mnist} --pool 4 --periods 7 --window 49 --updates 6 --validate-every 3"
+        "pixels unlocked": "pixels --data MNIST --pool 4 --periods 7 --window 49 --updates 6 --validate-every 3"
         " --update segment",
     }
-    return {name: [*line.split(), *SMALL] for name, line in lines.items()}
+    return {name: [*(str(places.get(word, word)) for word in line.split()), *SMALL] for name, line in lines.items()}
 
 
 @dataclass(frozen=True)

@@ -46,22 +46,24 @@ SMALL = ["--hidden-sizes", "8", "12", "--batch", "10", "--journal-every", "3", "
 
 def tasks(tmp_path: Path) -> dict[str, list[str]]:
     """Arguments of `hrnn train`, without those of SMALL; the data are written into the folder."""
-    text = write_text(tmp_path / "text.txt", copies=80)
-    mnist = write_mnist(tmp_path / "mnist")
-    table = write_table(panel(), tmp_path / "table.parquet")
+    places = {
+        "TEXT": write_text(tmp_path / "text.txt", copies=80),
+        "MNIST": write_mnist(tmp_path / "mnist"),
+        "TABLE": write_table(panel(), tmp_path / "table.parquet"),
+    }
     commands = {
         "copy": "copy --start 1 --step 3 --patience 25 --test-sequences 20 --periods 3 --window 5 --updates 120 --betas 1"
         " --learning-rate 0.03 --update batch",
-        "pixels": f"pixels --data {mnist} --pool 4 --permuted --periods 7 --window 30 --updates 40 --validate-every 15"
+        "pixels": "pixels --data MNIST --pool 4 --permuted --periods 7 --window 30 --updates 40 --validate-every 15"
         " --schedule cosine --update batch",
-        "text": f"text --data {text} --window 15 --updates 50 --validate-every 20 --update window",
-        "unlocked": f"text --data {text} --window 15 --updates 30 --update segment --update-every 1 2 --clip 1"
+        "text": "text --data TEXT --window 15 --updates 50 --validate-every 20 --update window",
+        "unlocked": "text --data TEXT --window 15 --updates 30 --update segment --update-every 1 2 --clip 1"
         " --frozen-every 4 --reads inputs --context state --output-levels all --burn-in 2 --segments 2",
         "needle": "needle --steps 30 --periods 5 --window 12 --updates 50 --test-sequences 20 --validate-every 20"
         " --optimizer rmsprop --model hrnn",
-        "series": f"series {table} --readout mean --periods 3 --window 6 --updates 11 --validate-every 4 --schedule constant",
+        "series": "series TABLE --readout mean --periods 3 --window 6 --updates 11 --validate-every 4 --schedule constant",
     }
-    return {name: command.split() for name, command in commands.items()}
+    return {name: [str(places.get(word, word)) for word in command.split()] for name, command in commands.items()}
 
 
 def last_update(folder: Path) -> int:

@@ -209,7 +209,7 @@ def test_no_torch_for_a_report_of_journals(tmp_path, runs):
     program = "import sys; from hrnn.cli import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     command = [sys.executable, "-c", program, "report", *map(str, runs), "copy", "-o", str(tmp_path / "a.html")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [str(tmp_path / "a.html"), "False"]
+    assert done.stdout.splitlines() == [str(tmp_path / "a.html"), "False"]
 
 
 NONSENSE = [None, True, -1, 0, 1e999, 10**400, "", "<b>", [], [[]], [None], ["a", 1], {}, {"a": [1]}, [1, 2, 3], 0.5]

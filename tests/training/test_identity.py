@@ -45,7 +45,7 @@ def run(runs, tmp_path):
 
 
 def moved(entries, old, new):
-    return json.loads(json.dumps(entries).replace(str(old / "text.txt"), str(new / "text.txt")))
+    return json.loads(json.dumps(entries, ensure_ascii=False).replace(str(old / "text.txt"), str(new / "text.txt")))
 
 
 def edit(folder, change, *, keep_checksum=True):
