@@ -269,7 +269,7 @@ def schedule(
         resets = resets & there
     given = any(isinstance(period, Given) for period in periods)
     key, shift, counted = 0, None, 3 * len(periods)
-    numbers = torch.cat([clock.position, clock.span, clock.ticked, clock.ordinal], 1).tolist()  # few: lists are the quickest
+    numbers = array(torch.cat([clock.position, clock.span, clock.ticked, clock.ordinal], 1)).tolist()  # few: lists are quickest
     known = numbers
     if resets is None:  # ordinals only go on: what matters is whether there has been a segment
         known = [row[:counted] + [min(ordinal, 1) for ordinal in row[counted:]] for row in numbers]
@@ -335,7 +335,8 @@ def array(values: Tensor) -> Array:
     try:
         found: Array = values.cpu().numpy() if values.device.type != "cpu" else values.numpy()
     except RuntimeError:  # under torch.func's transforms
-        found = np.array(values.tolist(), bool if values.dtype is torch.bool else np.int64).reshape(values.shape)
+        one_by_one = [value.item() for value in values.flatten()]  # torch 2.6 has no list there
+        found = np.array(one_by_one, bool if values.dtype is torch.bool else np.int64).reshape(values.shape)
     return found
 
 
