@@ -205,8 +205,8 @@ def test_a_journal_that_ends_in_the_middle_of_a_line(tmp_path):
 
 def test_what_a_child_says_is_kept(tmp_path):
     narrow = unit(0)
-    model = replace(narrow.config.model, hidden_sizes=(8, 8, 8), periods=(3, 2), betas=(0.1, 0.1))
-    learning = replace(narrow.config.learning, update_every=(1, 1, 1))
-    narrow = replace(narrow, config=replace(narrow.config, model=model, learning=learning))
+    model = Model(hidden_sizes=(8, 8, 8), periods=(3, 2), window=narrow.config.window)
+    learning = replace(narrow.config.learning, update_every=None)
+    narrow = replace(narrow, config=resolved(replace(narrow.config, model=model, learning=learning)))
     assert run(tmp_path, [narrow], processes(1), Notes()) == Ending()
     assert "warning: level 1 has 8 units" in (tmp_path / narrow.name / LOG).read_text()

@@ -20,9 +20,9 @@ def test_a_crash_takes_nobody_along_and_whoever_is_not_there_yet_can_be_stopped(
     with open(tmp_path / "log", "wb") as log:
         (tmp_path / "empty").mkdir()
         process = warm.Warm(1, log.fileno())
-        first, second, third = (process.launch(tmp_path / one.name, log.fileno(), "", "") for one in endless)
+        first, second, third = (process.launch(tmp_path / one.name, log.fileno(), ["", ""]) for one in endless)
         third.terminate()  # before anything is imported
-        gone = process.launch(tmp_path / "empty", log.fileno(), "", "")
+        gone = process.launch(tmp_path / "empty", log.fileno(), ["", ""])
     for one in endless[:2]:
         wait_for(lambda one=one: last_update(tmp_path / one.name).get("update", 0) > 1, "no progress")
     first.kill()
@@ -41,4 +41,4 @@ def test_a_crash_takes_nobody_along_and_whoever_is_not_there_yet_can_be_stopped(
         one.stdin.close()
     process.close()
     with pytest.raises(OSError, match="is gone"):
-        process.launch(tmp_path, 2, "", "")
+        process.launch(tmp_path, 2, ["", ""])
