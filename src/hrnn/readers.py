@@ -25,6 +25,8 @@ class Reader(nn.Module):
     many parts, of which a sum would keep little
     """
 
+    bags = True  # tokens by torch's operation for sums of rows, which ONNX has in single precision
+
     def __init__(self, parts: Sequence[int], input_size: int, size: int, *, tokens: bool, maximum: bool):
         super().__init__()
         self.parts, self.tokens, self.size = tuple(parts), tokens, size
@@ -72,7 +74,11 @@ class Reader(nn.Module):
         symbols = places.clamp(min=0)
         table = weight.shape[1] // count
         rows = symbols + torch.arange(0, weight.shape[1], table, device=places.device)
-        values = (F.embedding_bag(rows, weight.t(), mode="sum", per_sample_weights=there) + bias).relu()
+        if self.bags:
+            summed = F.embedding_bag(rows, weight.t(), mode="sum", per_sample_weights=there)
+        else:
+            summed = (F.embedding(rows, weight.t()) * there[..., None]).sum(1)
+        values = (summed + bias).relu()
         if len(self.maxima):
             largest = F.embedding(symbols, self.maxima[0].t()) * there[..., None] + self.maximum_biases[0]
             values = torch.cat([values, largest.amax(1)], -1)

@@ -12,6 +12,7 @@ import torch
 import hrnn as library
 from hrnn.cli import main
 from hrnn.export import Step
+from hrnn.export.checking import largest_difference
 from hrnn.export.series import around, columns_of
 from hrnn.training.answers import probabilities
 from tests.runs import SMALL
@@ -143,6 +144,17 @@ def test_values_go_in_as_they_come_and_answers_come_out_in_their_units(runs, tab
     step = Step(network.levels, made.head, made.before)
     for walk in (3, 8):
         compare(trained, table, walk, step, made, step.initial_state(1), torch.float32)
+
+
+@pytest.mark.parametrize("name", ["classes", "own scale"])
+def test_inputs_are_remembered_as_the_model_reads_them(runs, name):
+    task = runs(name).config.task
+    torch.manual_seed(0)
+    model = library.HRNN(task.inputs, [4, 5, 3], [3, 2], reads=["inputs", "both"], context="state", burn_in=2).double()
+    made = around(task, torch.nn.Linear(4, task.outputs).double(), torch.float64)
+    step = Step(model, made.head, made.before)
+    assert torch.isnan(made.example).any()
+    assert largest_difference(step, step, model, made.example, steps=20) < 1e-12
 
 
 def test_what_the_columns_are(runs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 
@@ -23,6 +24,7 @@ def largest_difference(run: Run, step: Step, model: HRNN, example: Tensor, steps
 
     example: inputs as `step.before` takes them, of which rows are drawn where there is preprocessing
     """
+    model = copy.deepcopy(model).eval()  # as the step's own copy: a reader may have dropout
     generator, device = torch.Generator().manual_seed(seed), model.device
     state, found = model.initial_state(rows), [0.0]
     for t in range(steps):
@@ -52,7 +54,7 @@ def nested(step: Step, state: Tensor, generator: torch.Generator) -> Tensor | No
     flags, column = torch.rand(len(state), step.given, generator=generator) < 0.3, 0
     for level, period in enumerate(step.periods):
         if not isinstance(period, int):
-            ticks, _ = step.ticking(step._split(state)[1], flags)
-            flags[:, column] &= ticks[level][:, 0]
+            ticks, _ = step.ticking(step.split(state)[1], flags)
+            flags[:, column : column + 1] &= ticks[level]
             column += 1
     return flags[:, 0] if step.given == 1 else flags

@@ -7,7 +7,7 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from hrnn.export.step import Step
 from hrnn.export.window import Window
 from hrnn.files import write_atomically
 from hrnn.hierarchy import HRNN
+from hrnn.readers import UserReader
 
 CHECKED_STEPS = 100
 
@@ -49,6 +50,7 @@ def to_onnx(
     import onnx
 
     path, step = _file(path, ".onnx"), Step(model, head, before)
+    _check_readers(step)
     x, boundaries = _examples(step, example)
     arguments = [x, step.initial_state(len(x))] + ([] if boundaries is None else [boundaries])
     names = ["x", "state", "boundaries"][: len(arguments)]
@@ -65,7 +67,7 @@ def to_onnx(
     assert program is not None
     proto = program.model_proto
     _forget_where(proto)
-    entries = _entries(model, "one step, ONNX", facts) | metadata.of_step(step, x, boundaries, _output(step, arguments), None)
+    entries = _entries(model, "one step, ONNX", facts) | metadata.of_step(step, x, boundaries, arguments, None)
     entry = proto.metadata_props.add()
     entry.key, entry.value = "hrnn", json.dumps(entries)
     proto.producer_name, proto.producer_version = "hrnn", hrnn.__version__
@@ -91,14 +93,14 @@ def to_torch_export(
     """One streaming step, or a whole window of `steps` from a fresh state, as a file that `torch.export.load` reads. The other
     arguments, and what is returned, as in `to_onnx`."""
     path, step = _file(path, ".pt2"), Step(model, head, before)
+    _check_readers(step)
     x, boundaries = _examples(step, example)
     given = [] if boundaries is None else [boundaries]
-    module: nn.Module = step
+    module: Step | Window = step
     arguments = [x, step.initial_state(len(x)), *given]
     if steps is not None:
         module = Window(step, steps)
         arguments = [tensor.expand(steps, *tensor.shape).clone() for tensor in (x, *given)]
-    output = _output(step, [x, step.initial_state(len(x)), *given])
     axis = 0 if steps is None else 1
     with _quiet(), torch.no_grad():
         program = torch.export.export(
@@ -108,7 +110,7 @@ def to_torch_export(
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
             node.meta.pop("stack_trace", None)  # paths of this machine
     kind = "one step, torch.export" if steps is None else f"a window of {steps} steps from a fresh state, torch.export"
-    entries = _entries(model, kind, facts) | metadata.of_step(step, x, boundaries, output, steps)
+    entries = _entries(model, kind, facts) | metadata.of_step(module, x, boundaries, arguments, steps)
     if steps is None:
         runs: Any = program.module()
         entries |= _checked(lambda *given: runs(*[t for t in given if t is not None]), step, model, x)
@@ -150,24 +152,37 @@ def _free_batch(axis: int = 0) -> dict[int, Any]:
     return {axis: torch.export.Dim("batch", max=2**31)}  # torch 2.6 refuses a batch without an end
 
 
-@torch.no_grad()
-def _output(step: Step, arguments: list[Tensor]) -> Tensor:
-    output: Tensor = step(*arguments)[0]
-    return output
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without what exporters say of things that are not used."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.fx.experimental.symbolic_shapes")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _check_readers(step: Step) -> None:
+    """Refuse readers of the user's that torch does not export: what it says of the whole step would be pages long."""
+    for level, reader in enumerate(step.readers, start=1):
+        if isinstance(reader, UserReader):
+            shape = (2, step.edges.places(level), *[step.input_size] * (not step.tokens))
+            places = torch.zeros(shape, dtype=torch.int64 if step.tokens else step.dtype)
+            try:
+                with _quiet(), redirect_stderr(io.StringIO()):
+                    torch.export.export(reader, (places,), dynamic_shapes=(_free_batch(),), strict=False)
+            except Exception as error:
+                raise ValueError(
+                    f"level {level} has a reader of your own, {type(reader.module).__name__}, that torch.export does not take "
+                    f"({type(error).__name__}); write it in torch's operations, for any number of rows, without a branch that "
+                    f"depends on them"
+                ) from error
 
 
 def _forget_where(proto: Any) -> None:

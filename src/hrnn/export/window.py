@@ -7,8 +7,7 @@ from jaxtyping import Bool, Shaped
 from torch import Tensor, nn
 
 from hrnn.arguments import whole
-from hrnn.cells import CellState
-from hrnn.export.step import Step, tick
+from hrnn.export.step import Step
 
 
 class Window(nn.Module):
@@ -36,20 +35,14 @@ class Window(nn.Module):
 
     def _in_phase(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """All rows at the same place: plain numbers say who ticks."""
-        step, levels = self.step, self.step._levels
-        cells, _ = step._split(state)
+        step, (cells, _, raw) = self.step, self.step.split(state)
         periods = [period for period in step.periods if isinstance(period, int)]
-        zero, position, outputs = list(cells), [0] * len(periods), []
+        position, outputs = [0] * len(periods), []
         for t in range(self.steps):
             top = next((i for i, at in enumerate(position) if at), len(position))
-            before, context = list(cells), None
-            inputs: list[Tensor] = [step.before(x[t]), *(cell[0] for cell in before[:-1])]
-            for i in range(top, -1, -1):
-                held: CellState = zero[i] if i < top else before[i]
-                cells[i] = tick(levels[i], inputs[i], held, context)
-                context = cells[i][0]
+            cells, raw = step.after(step.before(x[t]), cells, raw, [i <= top for i in range(len(cells))])
             for i in range(min(top + 1, len(periods))):
                 position[i] = (position[i] + 1) % periods[i]
             outputs.append(step.read(cells))
         places = [torch.full_like(x[0].reshape(x.shape[1], -1)[:, :1], at, dtype=step.dtype) for at in position]
-        return torch.stack(outputs), torch.cat([part for cell in cells for part in cell] + places, 1)
+        return torch.stack(outputs), torch.cat([*(part for cell in cells for part in cell), *places, *raw.values()], 1)
