@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 
 CELLS = {"lstm": (4, 2, 1, 4, 4), "gru": (4, 1, 0, 3, 3), "rnn": (1, 1, 0, 1, 1)}  # gates, state, scratch, entering, hidden
@@ -99,9 +100,11 @@ def side_by_side(size: int, period: int, rows: int) -> int:
     return max(1, min(MOST_AT_ONCE, SIDE_BY_SIDE // (10 * size * 4 * period * max(1, rows))))
 
 
-def ticks_at_once(places: int, numbers: int, size: int, rows: int) -> int:
-    """Ticks, of one row if there are `rows` that are alike, whose raw inputs are read at once: as many as take 2.5 MB."""
-    return max(1, AT_ONCE // (4 * max(1, rows) * (2 * places * numbers + 3 * size)))
+def ticks_at_once(parts: Sequence[int], numbers: int, size: int, rows: int) -> int:
+    """Ticks, of one row if there are `rows` that are alike, whose raw inputs are read at once: as many as take 2.5 MB. parts:
+    as a reader has them; each gives a vector."""
+    vectors = sum(prod(parts[:stage]) for stage in range(len(parts)))
+    return max(1, AT_ONCE // (4 * max(1, rows) * (2 * prod(parts) * numbers + 3 * size * vectors)))
 
 
 def shown_at_once(rows: int, size: int) -> int:

@@ -52,6 +52,15 @@ class Tape:
     reached: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # tensors, and gradients that have reached them
     leaves: list[tuple[Tensor, Receiver]] = field(default_factory=list)  # and who gets the gradients of these
     read: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)  # for `Predictions.learn`
+    sums: dict[int, int] = field(default_factory=dict)  # of a tensor's id: where among those reached its own gradients are
+
+    def add(self, tensor: Tensor, gradient: Tensor) -> None:
+        """A gradient has reached a tensor that others may reach, too: many batches below may show the same context."""
+        if (at := self.sums.get(id(tensor))) is None:
+            self.sums[id(tensor)] = len(self.reached)
+            self.reached.append((tensor, gradient))
+        else:
+            self.reached[at] = tensor, self.reached[at][1] + gradient
 
 
 class Literal(Run):
@@ -83,7 +92,7 @@ class Literal(Run):
         self.waiting: list[Ran] = []
         self.numbers = numbers or {}  # the window's steps of the raw inputs that are remembered, where x wants a gradient
         self.tells = window.on_segment
-        self.at_once, self.again, self.ticked, self.steps = 1, False, False, 0
+        self.at_once, self.again, self.ticked, self.in_rounds, self.steps = 1, False, False, False, 0
 
     def _call(self, level: int) -> Callable[..., Any]:
         """Parameters in half precision are leaves in single precision, in which gradients are added up."""
@@ -103,7 +112,7 @@ class Literal(Run):
 
     def go(self, plan: Plan, piece: Piece, goes_on: bool = False) -> None:
         """Steps of the window, and all but what belongs to its end; further ones may follow if it goes on."""
-        self.piece = piece
+        self.piece, self.in_rounds = piece, self.in_rounds or goes_on
         self.mover.begin(plan, goes_on)
         self.ticked = self.ticked or plan.top.length > 0
         if self.cut and self.top and self.wiring.sends(0):
@@ -183,8 +192,8 @@ class Literal(Run):
     def send(self, level: int, hidden: Tensor) -> Tensor:
         if not self.cut:
             return hidden
-        leaf, tape = hidden.detach().requires_grad_(), self.tape[level]
-        self.sent[level] = leaf, lambda d: tape.reached.append((hidden, d))
+        leaf = hidden.detach().requires_grad_()
+        self.sent[level] = leaf, partial(self.tape[level].add, hidden)
         return leaf
 
     def _descend(self, level: int, b: Batch, hidden: Tensor | None, above: list[Tensor]) -> None:
@@ -250,15 +259,16 @@ class Literal(Run):
         return inputs
 
     def read_inputs(self, level: int, b: Batch) -> Tensor:
-        """Where all of it is large it is made without a graph, and again, some ticks at a time, when its gradient is known."""
+        """Where all of it is large, as that of the top may become from round to round, it is made without a graph, and again,
+        some ticks at a time, when its gradient is known."""
         read = Read(self.readers[level - 1], self.x, self.inputs_before, self.where(level, b))
         if not self.losses:
             return read.made(slice(0, read.count))
         if self.d_x.total is not None:
             read.steps = self._steps_of(read.where, "inputs")
-        at_once = ticks_at_once(self.wiring.places(level), self.x[0].numel(), self.cells[level].hidden_size, read.rows)
+        at_once = ticks_at_once(self.wiring.parts(level), self.x[0].numel(), self.cells[level].hidden_size, read.rows)
         parts = [slice(start, min(start + at_once, read.count)) for start in range(0, read.count, at_once)]
-        if len(parts) == 1 or not self.cut:
+        if not self.cut or (len(parts) == 1 and not (self.in_rounds and level == self.top)):
             leaf, made = read.with_leaf(slice(0, read.count))
             if leaf is not None:
                 assert read.steps is not None

@@ -107,9 +107,10 @@ def in_batches(
     if mover.rows != window.state.batch:
         window.wiring = window.model.wiring(mover.rows)
     if round_steps is None and not window.streamed and not window.may_part and window.steps > 2 * _ALIKE:
-        round_steps = _ALIKE  # batches do not depend on it
+        size = math.prod(reach_of(period) for period in window.model.periods)  # rounds that are alike share a schedule
+        round_steps = _ALIKE // size * size or _ALIKE
     run = Literal(window, objective, window.state, mover, cut=True, predictions=predictions)
-    for steps, plan, goes_on in Rounds(window, round_steps, every=mover.group.size > 1):
+    for steps, plan, goes_on in Rounds(window, round_steps, every=mover.group.size > 1, batches=mover.updates is not None):
         run.go(agreed(plan, mover), steps, goes_on)
     return run.finish()
 

@@ -163,12 +163,12 @@ class Piece:
     following: Tensor | None
     origin: int | Tensor
 
-    def complete(self, window: Window, clock: Clock) -> Tensor:
-        """(rows,) how many of each row's steps belong to complete segments of the level below the top."""
+    def complete(self, window: Window, clock: Clock, batches: bool) -> Tensor:
+        """(rows,) how many of each row's steps belong to complete segments of the level below the top; batches: to complete
+        batches of them, if rows are alike."""
         ends = complete_steps(
-            window.wiring, clock, len(self.x), boundaries=self.boundaries, valid=self.valid, reset=self.reset,
-            alike=not window.may_part,
-        )  # fmt: skip
+            window.wiring, clock, len(self.x), boundaries=self.boundaries, valid=self.valid, reset=self.reset, alike=batches
+        )
         return ends.to(self.x.device)
 
     def plan(self, window: Window, clock: Clock, goes_on: bool = False) -> Plan:
@@ -228,10 +228,10 @@ class Rounds:
     is, each row's steps up to the end of its last segment of the level below the top. The rest waits, as inputs, so batches are
     whole, and no graph but the top's outlives a round."""
 
-    def __init__(self, window: Window, size: int | None, every: bool = False):
+    def __init__(self, window: Window, size: int | None, every: bool = False, batches: bool = True):
         """size: None: one round, or as many as there are chunks. every: also those in which nothing has ended, as it may have
-        in other processes."""
-        self.window, self.size, self.every, self.behind = window, size, every, Behind()
+        in other processes. batches: segments side by side are not taken apart, as levels that move do so behind a batch."""
+        self.window, self.size, self.every, self.batches, self.behind = window, size, every, batches, Behind()
         self.steps = Onward(window)
 
     def __iter__(self) -> Iterator[tuple[Piece, Plan, bool]]:
@@ -250,14 +250,20 @@ class Rounds:
                 goes_on = self.steps.next_edge(stop) > stop
             else:
                 stop, goes_on = self.steps.up_to(None), False
-            new = piece(list(self.steps.chunks(start, stop)), start, self.behind)
-            self.steps.forget_before(stop)
+            if not apart:  # what waits is read again: that is a view, where the window is one tensor
+                begin = start if waiting is None else waiting.last(0)
+                whole = piece(list(self.steps.chunks(begin, stop)), begin, self.behind)
+            else:
+                new = piece(list(self.steps.chunks(start, stop)), start, self.behind)
+                self.steps.forget_before(stop)
+                whole = new if waiting is None else _behind_each_other(waiting, new)
             start = stop
-            whole = new if waiting is None else _behind_each_other(waiting, new)
             if not goes_on:
                 yield whole, whole.plan(self.window, clock), False
                 return
-            ready, waiting = _split(whole, whole.complete(self.window, clock))
+            ready, waiting = _split(whole, whole.complete(self.window, clock, self.batches and not apart))
+            if not apart:
+                self.steps.forget_before(stop if waiting is None else waiting.last(0))
             if ready is None and self.every:
                 nowhere = torch.zeros(whole.x.shape[:2], dtype=torch.bool, device=whole.x.device)
                 ready = replace(whole, valid=nowhere, following=None)
