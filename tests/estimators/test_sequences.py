@@ -79,6 +79,7 @@ def test_a_run_that_is_kept_says_the_same(tmp_path, capsys):
     for option, value in edges.items():
         found = getattr(model.trained_.config.model, option)
         assert found == ((value,) if isinstance(found, tuple) else value)
+    assert "reads=('inputs',), reader=('maximum',), context=('state',)" in repr(model.trained_)
     expected = model.predict_proba(X)
     assert np.array_equal(hrnn.load(tmp_path / "run").predict_proba(X), expected)
     names = {"walk": "id", "a": "x0", "b": "x1"}

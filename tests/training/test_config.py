@@ -13,6 +13,7 @@ import hrnn
 from hrnn.errors import UserError
 from hrnn.tasks import Copy, Needle, Pixels, Text
 from hrnn.training.config import Budget, Config, Learning, Model, Runtime, from_json, resolved, to_json
+from hrnn.training.edges import unusual
 from hrnn.training.network import build, gradient, learning_rate, narrow_levels, unrolled
 from tests.tiny import write_text
 
@@ -218,6 +219,8 @@ def test_what_levels_read_is_said_for_every_level(name):
     if local:
         assert resolved(Config(Copy(), replace(model, betas=(0.5,)))).betas == (0.0, 0.5)
     assert resolved(Config(Copy(), replace(model, betas=(0.0, 0.0)))).betas == (0.0, 0.0)
+    assert list(unusual(found)) == ["reads", "reader", "burn_in", "segments"]
+    assert unusual(resolved(Config(Copy(), Model(name, (8, 8, 8), (5, 2), 20))).model) == {}
 
 
 def test_segments_that_share_a_batch_are_a_number_of_the_whole_batch(tmp_path):

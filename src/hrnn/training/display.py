@@ -13,6 +13,7 @@ from hrnn.errors import require_extra
 from hrnn.tasks import Batch
 from hrnn.telling import duration
 from hrnn.training.config import Config
+from hrnn.training.edges import unusual
 from hrnn.training.run import Run
 
 if TYPE_CHECKING:  # whoever shows nothing needs no hrnn[cli]
@@ -138,7 +139,7 @@ def chosen(config: Config[Any]) -> Iterator[str]:
         options = {
             "hidden_sizes": model.hidden_sizes, "periods": model.periods, "window": model.window, "batch": learning.batch,
             "learning_rate": learning.learning_rate, "schedule": learning.schedule, "epochs": budget.epochs,
-            "updates": budget.updates, "sequences": budget.sequences,
+            "updates": budget.updates, "sequences": budget.sequences, **unusual(model),
         }  # fmt: skip
         given = {name: value if isinstance(value, tuple) else (value,) for name, value in options.items() if value is not None}
         yield "options: " + " ".join(f"--{name.replace('_', '-')} {' '.join(map(str, some))}" for name, some in given.items())

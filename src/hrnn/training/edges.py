@@ -87,6 +87,14 @@ def check(model: Model, reaches: Sequence[int]) -> None:
         )
 
 
+def unusual(model: Model) -> dict[str, Any]:
+    """The choices of a completed model that differ from the paper, by option."""
+    names = ("reads", "reader", "context", "output_levels", "burn_in", "segments")
+    usual = {"summary", "linear", "input", "lowest", 0, 1}
+    found = {name: getattr(model, name) for name in names}
+    return {name: one for name, one in found.items() if set(one if isinstance(one, tuple) else (one,)) - usual}
+
+
 def _wrong(value: Sequence[Any], below: int, levels: str) -> str:
     if not below:
         return "is for two levels or more, and the network has one; drop it"

@@ -23,6 +23,7 @@ from hrnn.tasks.streams import compiled
 from hrnn.training.answers import Answers
 from hrnn.training.checkpoint import Checkpoint, CheckpointFolder, DamagedError
 from hrnn.training.config import Config
+from hrnn.training.edges import unusual
 from hrnn.training.evaluation import task_gives_boundaries
 from hrnn.training.identity import Identity, Trust
 from hrnn.training.network import Headed, Network, build
@@ -90,7 +91,7 @@ class Trained(Predicts):
 
     def __repr__(self) -> str:
         model = self.config.model
-        reads = f"reads={list(model.reads)}, " if set(model.reads) - {"summary"} else ""
+        reads = "".join(f"{name}={value}, " for name, value in unusual(model).items())
         return (
             f"Trained(task={name_of(self.config.task)}, model={model.model}, hidden_sizes={list(self.config.hidden_sizes)}, "
             f"periods={list(self.config.periods)}, {reads}update={self.update}, id={self.identity.id})"
