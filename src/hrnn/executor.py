@@ -15,7 +15,8 @@ differentiated as soon as the batch is over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -269,24 +270,30 @@ class Run:
     def _seeded(self, level: int, call: Callable[..., Any], firsts: list[tuple[int, ...]]) -> Callable[..., Any]:
         """A user's cell, each of whose ticks has random numbers of its own: those of its first row and step. Torch's own go on
         as if nothing had been."""
-        device, numbers = self.begun.row.device, iter(firsts)
-        module = None if device.type == "cpu" else torch.get_device_module(device)
+        numbers = iter(firsts)
 
         def seeded(*arguments: Any) -> Any:
             at, *burnt_in = next(numbers)
-            seed = hash((self.seed, level, *self.number(at), *burnt_in)) & (2**63 - 1)
-            before, on_device = torch.get_rng_state(), None if module is None else module.get_rng_state(device)
-            torch.default_generator.manual_seed(seed)
-            if module is not None:
-                module.manual_seed(seed)
-            try:
+            with self.drawn(level, *self.number(at), *burnt_in):
                 return call(*arguments)
-            finally:
-                torch.set_rng_state(before)
-                if module is not None:
-                    module.set_rng_state(on_device, device)
 
         return seeded
+
+    @contextmanager
+    def drawn(self, *numbers: int) -> Iterator[None]:
+        """Random numbers follow from the window's seed and these; torch's own go on as if nothing had been."""
+        device, seed = self.begun.row.device, hash((self.seed, *numbers)) & (2**63 - 1)
+        module = None if device.type == "cpu" else torch.get_device_module(device)
+        before, on_device = torch.get_rng_state(), None if module is None else module.get_rng_state(device)
+        torch.default_generator.manual_seed(seed)
+        if module is not None:
+            module.manual_seed(seed)
+        try:
+            yield
+        finally:
+            torch.set_rng_state(before)
+            if module is not None:
+                module.set_rng_state(on_device, device)
 
     def number(self, at: int) -> tuple[int, int]:
         """The step, counted from the window's first one, and the row of step * rows + row."""

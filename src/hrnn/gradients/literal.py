@@ -18,6 +18,7 @@ Otherwise all steps are one graph with a single tape, which is differentiated at
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -38,6 +39,7 @@ from hrnn.gradients.steps import Piece
 from hrnn.gradients.updates import Mover
 from hrnn.gradients.window import Differentiated, InputGradient, Window
 from hrnn.precision import Wide, wide
+from hrnn.readers import UserReader
 from hrnn.room import batches_at_once, shown_at_once, ticks_at_once
 from hrnn.schedule import Batch, Plan
 from hrnn.state import State
@@ -262,6 +264,9 @@ class Literal(Run):
         """Where all of it is large, as that of the top may become from round to round, it is made without a graph, and again,
         some ticks at a time, when its gradient is known."""
         read = Read(self.readers[level - 1], self.x, self.inputs_before, self.where(level, b))
+        if isinstance(self.window.model.readers[level - 1], UserReader):  # it may draw random numbers, which are the batch's
+            first = self.number(int(b.table.at[b.ticks.start]))
+            read.drawn = lambda start: self.drawn(-1 - level, *first, start)
         if not self.losses:
             return read.made(slice(0, read.count))
         if self.d_x.total is not None:
@@ -547,6 +552,7 @@ class Read:
     remembered: Tensor | None
     where: raw.Where
     steps: Tensor | None = None
+    drawn: Callable[[int], AbstractContextManager[object]] = nullcontext  # random numbers from the tick of this number on
 
     @property
     def count(self) -> int:
@@ -563,12 +569,16 @@ class Read:
 
     def made(self, some: slice) -> Tensor:
         """What the reader makes of it, (ticks, size)."""
-        return self.reader(self.taken(some))
+        return self._made(some.start, self.taken(some))
+
+    def _made(self, start: int, places: Tensor) -> Tensor:
+        with self.drawn(start):
+            return self.reader(places)
 
     def with_leaf(self, some: slice) -> tuple[Tensor | None, Tensor]:
         """The same, and the inputs as a leaf, if they want a gradient."""
         leaf = self.taken(some).requires_grad_() if self.steps is not None else None
-        return leaf, self.made(some) if leaf is None else self.reader(leaf)
+        return leaf, self.made(some) if leaf is None else self._made(some.start, leaf)
 
 
 def _placed_back(values: Tensor, below: Batch) -> Tensor:
