@@ -340,9 +340,9 @@ class Run:
     def remember(self, latest: raw.Where, recent: raw.Where | None) -> None:
         """The raw inputs that steps behind these may read, and where they are."""
         if self.inputs_before is not None:
-            self.inputs_before = raw.take(self.x, self.inputs_before, latest).transpose(0, 1).contiguous()
+            self.inputs_before = raw.remembered(self.x, self.inputs_before, latest)
         if self.recent is not None and recent is not None:
-            self.recent = raw.take(self.x, self.recent, recent).transpose(0, 1).contiguous()
+            self.recent = raw.remembered(self.x, self.recent, recent)
 
     # ------------------------------------------------------------------------------------- what a gradient method changes
 

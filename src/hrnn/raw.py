@@ -66,6 +66,11 @@ def take(x: Tensor, remembered: Tensor | None, where: Where) -> Tensor:
     return found.transpose(1, 2).flatten(0, 1) if rows else found
 
 
+def remembered(x: Tensor, before: Tensor | None, where: Where) -> Tensor:
+    """(places, rows, ...) of what a state remembers behind some steps."""
+    return take(x, before, where).transpose(0, 1).contiguous()
+
+
 def steps_of(where: Where, origin: int | Tensor, numbers: Tensor | None, total_rows: int) -> Tensor:
     """(n, count) of each input step * rows + row of the window, -1 where it is of no step of it. origin: the window's number
     of the first step, or of each (steps, rows). numbers (slots, rows): the steps of what is remembered, -1: of an earlier

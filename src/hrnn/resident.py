@@ -56,11 +56,15 @@ def one_window(
     cell: str = "lstm",
     indices: str = "sampled",
     output: str = "lowest",
+    reads: str = "summary",
+    context: str = "input",
+    burn_in: int = 0,
+    segments: int | None = None,
     device: str = "cpu",
     **options: Any,
 ) -> tuple[Callable[[], object], Callable[[], object]]:
-    """What `measure` runs by default: a window of random inputs, a linear head, a target at every step, local losses. method:
-    "restricted", "full", "truncated" or "checkpointed"; further options are those of its class."""
+    """What `measure` runs by default: a window of random inputs, a linear head, a target at every step, local losses of levels
+    whose summary is read. method: "restricted", "full", "truncated" or "checkpointed"; further options are its own."""
     import torch
     from torch.nn import functional as F
 
@@ -78,7 +82,11 @@ def one_window(
     window, batch, inputs = whole("window", window), whole("batch", batch), whole("inputs", inputs)
     flag("tokens", tokens)
     check_fits(f"window is {window} and batch {batch}", window * batch * (16 if tokens else 8 + 4 * inputs))
-    model = HRNN(Tokens(inputs) if tokens else inputs, hidden_sizes, periods, cell=cell, indices=indices, output=output)
+    model = HRNN(
+        Tokens(inputs) if tokens else inputs, hidden_sizes, periods, cell=cell, indices=indices, output=output, reads=reads,
+        context=context, burn_in=burn_in, segments=segments,
+    )  # fmt: skip
+    betas = [float(model.edges.sends(level)) for level in range(len(periods))]
     model = model.to(device_of(device))
     head = torch.nn.Linear(model.output_size, 3).to(device)
     x = torch.randint(inputs, (window, batch)) if tokens else torch.randn(window, batch, inputs)
@@ -88,7 +96,7 @@ def one_window(
         return F.cross_entropy(head(output).flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
 
     def run(steps: int) -> None:
-        gradient.backward(model, x[:steps], y[:steps], loss=loss, betas=[1.0] * len(periods))
+        gradient.backward(model, x[:steps], y[:steps], loss=loss, betas=betas)
         for parameter in [*model.parameters(), *head.parameters()]:
             parameter.grad = None
 

@@ -93,6 +93,7 @@ class Literal(Run):
         self.sent: list[tuple[Tensor, Receiver] | None] = [None] * len(self.cells)  # the last context of each level
         self.waiting: list[Ran] = []
         self.numbers = numbers or {}  # the window's steps of the raw inputs that are remembered, where x wants a gradient
+        self.taken_from: tuple[Tensor, raw.Where] | None = None  # earlier steps with all the raw inputs that are remembered
         self.tells = window.on_segment
         self.at_once, self.again, self.ticked, self.in_rounds, self.steps = 1, False, False, False, 0
 
@@ -281,6 +282,8 @@ class Literal(Run):
             return made
         with torch.no_grad():
             values = torch.cat([read.made(part) for part in parts])
+        if self.taken_from is not None:  # they are there anyway
+            read = replace(read, remembered=None, taken_from=self.taken_from)
         values.requires_grad_()
         self.tape[level].leaves.append((values, partial(self._read_again, level, read, parts)))
         return values
@@ -317,6 +320,7 @@ class Literal(Run):
         for name, where in (("inputs", latest), ("recent", recent)) if self.d_x.total is not None else ():
             if where is not None:
                 numbers[name] = self._steps_of(where, name).t().div(rows, rounding_mode="floor")
+        self.taken_from = (self.x, latest) if latest.before is None else None
         super().remember(latest, recent)
         self.numbers = numbers
 
@@ -545,12 +549,14 @@ class Literal(Run):
 
 @dataclass
 class Read:
-    """What a level reads of raw inputs at the ticks of a batch. steps: where they are in the window, if x wants a gradient."""
+    """What a level reads of raw inputs at the ticks of a batch. taken_from: where what is remembered can be found again, if it
+    is not kept. steps: where they are in the window, if x wants a gradient."""
 
     reader: Callable[[Tensor], Tensor]
     x: Tensor
     remembered: Tensor | None
     where: raw.Where
+    taken_from: tuple[Tensor, raw.Where] | None = None
     steps: Tensor | None = None
     drawn: Callable[[int], AbstractContextManager[object]] = nullcontext  # random numbers from the tick of this number on
 
@@ -565,7 +571,10 @@ class Read:
         return self.where.rows
 
     def taken(self, some: slice) -> Tensor:
-        return raw.take(self.x, self.remembered, self.where if some.stop - some.start == self.count else self.where[some])
+        where, remembered = self.where if some.stop - some.start == self.count else self.where[some], self.remembered
+        if where.before is not None and remembered is None and self.taken_from is not None:
+            remembered = raw.remembered(self.taken_from[0], None, self.taken_from[1])
+        return raw.take(self.x, remembered, where)
 
     def made(self, some: slice) -> Tensor:
         """What the reader makes of it, (ticks, size)."""
