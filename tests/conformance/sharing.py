@@ -112,8 +112,9 @@ def check_shared(
     if case.batch < 2:  # made simpler
         return 0.0
     case = batched(case) if moves else case
-    if moves and not build(case).model.builtin:  # in chunks with resets rows may part, and batches are those of a round
-        case = replace(case, windows=tuple(replace(window, cuts=(), once=False) for window in case.windows))
+    if moves and not build(case).model.builtin:  # where a reset is given rows may part, and batches are those of a round
+        windows = tuple(replace(window, cuts=(), once=False) for window in case.windows)
+        case = replace(case, windows=windows, round_steps=None)
     r = random.Random(case.seed)
     order = torch.tensor(r.sample(range(case.batch), case.batch))
     shares = list(order.tensor_split([r.randint(1, case.batch - 1)]))
