@@ -23,8 +23,10 @@ from hrnn.room import (
     cell_numbers,
     complete_segments,
     output_size,
+    reader_numbers,
     segments_at_once,
 )
+from hrnn.side_by_side import Shape, needed
 
 _FLOAT, _TOKEN = 4, 8
 _BLOCK = 18_000  # bytes of the objects of a block of compiled code
@@ -64,11 +66,15 @@ def predict(
     output: str = "lowest",
     native: bool | None = None,
     top: str = "stored",
+    reads: str | Sequence[str] = "summary",
+    context: str | Sequence[str] = "input",
+    burn_in: int = 0,
+    segments: int | Sequence[int | None] | None = None,
 ) -> int:
     """Bytes that `Restricted` takes for one window, above the model, its inputs and targets: float32, fixed periods, a linear
-    head of `outputs` numbers. It adds up what is allocated, and what a process takes beside that. output, top: as `HRNN` and
-    `Restricted` have them. native: is there compiled code? None is what this machine has. `Restricted(replay=p)` takes what
-    `Checkpointed` does: `predict_checkpointed`."""
+    head of `outputs` numbers. It adds up what is allocated, and what a process takes beside that. output, reads, context,
+    burn_in, segments, top: as `HRNN` and `Restricted` have them. native: is there compiled code? None is what this machine
+    has. `Restricted(replay=p)` takes what `Checkpointed` does: `predict_checkpointed`."""
     hidden_sizes, periods, window = _checked(hidden_sizes, periods, window)
     batch, inputs, outputs = whole("batch", batch), whole("inputs", inputs), whole("outputs", outputs)
     decoder_units = whole("decoder_units", decoder_units)
@@ -78,6 +84,9 @@ def predict(
         raise ValueError(f"top is {shown(top)}; expected 'stored' or 'checkpointed'")
     numbers = _shown(hidden_sizes, output)
     shape = _Shape(hidden_sizes, periods, batch, inputs, tokens, _cell(cell), decoder_units, all_indices, outputs, numbers)
+    edges = _Edges.of(periods, reads, context, burn_in, segments)
+    if not edges.plain:
+        return _of_edges(shape, edges, window, top)
     if top == "checkpointed":
         return _with_checkpointed_top(shape, window)
     return _compiled(shape, window) if in_c else _literal(shape, window)
@@ -112,6 +121,55 @@ class _Shape:
             decoder_units=[self.decoder_units] * len(self.periods), outputs=self.outputs, shown=self.shown,
             pieces=pieces,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """Who reads what, and where contexts enter, of every level that has it."""
+
+    reads: list[str]
+    contexts: list[str]
+    burn_in: int
+    segments: list[int | None]
+
+    @staticmethod
+    def of(periods: list[int], reads: Any, context: Any, burn_in: Any, segments: Any) -> _Edges:
+        def each(name: str, value: Any, allowed: tuple[str, ...]) -> list[str]:
+            many = len(periods)
+            found = [value] * many if isinstance(value, str) else entries(name, value, shown([allowed[0]] * many))
+            if len(found) != many or any(one not in allowed for one in found):
+                raise ValueError(f"{name} is {shown(value)}; expected one of {allowed}, or one for each of {many} periods")
+            return found
+
+        counts = [segments] * len(periods) if segments is None or isinstance(segments, int) else list(segments)
+        counts = [None if one is None else whole("segments", one) for one in counts]
+        return _Edges(
+            each("reads", reads, ("summary", "inputs", "both")),
+            each("context", context, ("input", "state")),
+            whole("burn_in", burn_in, 0),
+            counts,
+        )
+
+    @property
+    def plain(self) -> bool:
+        return "inputs" not in self.reads and "both" not in self.reads and "state" not in self.contexts
+
+
+def _of_edges(shape: _Shape, edges: _Edges, window: int, top: str) -> int:
+    """Where something else is read than summaries, or contexts enter otherwise: exact where no summary is read, else what
+    summaries take and, of raw inputs, readers with their gradients and what they give."""
+    if all(one == "inputs" for one in edges.reads) and top == "stored":
+        side = Shape(
+            shape.sizes, shape.periods, shape.batch, shape.inputs, shape.tokens, shape.cell, shape.outputs, shape.shown,
+            edges.contexts, edges.burn_in, edges.segments,
+        )  # fmt: skip
+        return needed(side, window)
+    total = _with_checkpointed_top(shape, window) if top == "checkpointed" else _literal(shape, window)
+    for level, (read, ticks) in enumerate(zip(edges.reads, shape.ticks(window)[1:], strict=True), start=1):
+        if read != "summary":
+            total += _FLOAT * shape.sizes[level] * (2 * shape.batch * ticks + shape.sizes[level] * CELLS[shape.cell][3])
+            total += 2 * _FLOAT * reader_numbers("linear", shape.inputs, shape.sizes[level], shape.periods[:level])
+    return total
 
 
 def _compiled(shape: _Shape, window: int) -> int:

@@ -13,6 +13,7 @@ OVERHEAD = 2_000_000  # what a first window takes of allocators, libraries and i
 MOST_AT_ONCE = 1000  # segments, whoever says so: beyond it nothing is quicker
 AT_ONCE, ENOUGH = 2_500_000, 8  # bytes, batches or segments that are differentiated together
 SIDE_BY_SIDE = 8_000_000  # bytes of segments that share a batch
+_ALIKE = 4096  # steps that are scheduled at once, where rows are alike
 _SHOWN = 2**18  # numbers of the output that a loss is shown at once
 BACKWARD_TICKS = 16  # how many ticks are differentiated at once: bounds the temporaries, whatever a block's length
 _POWERS = ["", "k", "m", "g", "t"]  # of bytes, as users write them
@@ -98,6 +99,12 @@ def side_by_side(size: int, period: int, rows: int) -> int:
     """How many segments of a level whose summary nobody reads share a batch, unless somebody says otherwise: as many as take
     8 MB in float32, of all rows."""
     return max(1, min(MOST_AT_ONCE, SIDE_BY_SIDE // (10 * size * 4 * period * max(1, rows))))
+
+
+def round_of(size: int, steps: int) -> int | None:
+    """Steps of the rounds in which a window is gone through where rows are alike and a segment of the level below the top has
+    `size` steps: rounds that are alike share a schedule. None: all at once."""
+    return None if steps <= 2 * _ALIKE else _ALIKE // size * size or _ALIKE
 
 
 def ticks_at_once(parts: Sequence[int], numbers: int, size: int, rows: int) -> int:

@@ -22,11 +22,11 @@ from hrnn.gradients.steps import Positions, Rounds, piece
 from hrnn.gradients.updates import Mover, Updates, agreed, check_updates
 from hrnn.gradients.window import Window, by_position
 from hrnn.recomputation import every, root
+from hrnn.room import round_of
 from hrnn.segments import Behind, Given, reach_of
 from hrnn.state import State
 
 TOPS = ("stored", "checkpointed")
-_ALIKE = 4096  # steps that are scheduled at once, where rows are alike
 
 
 class Restricted(Gradient):
@@ -106,9 +106,8 @@ def in_batches(
         )
     if mover.rows != window.state.batch:
         window.wiring = window.model.wiring(mover.rows)
-    if round_steps is None and not window.streamed and not window.may_part and window.steps > 2 * _ALIKE:
-        size = math.prod(reach_of(period) for period in window.model.periods)  # rounds that are alike share a schedule
-        round_steps = _ALIKE // size * size or _ALIKE
+    if round_steps is None and not window.streamed and not window.may_part:
+        round_steps = round_of(math.prod(reach_of(period) for period in window.model.periods), window.steps)
     run = Literal(window, objective, window.state, mover, cut=True, predictions=predictions)
     for steps, plan, goes_on in Rounds(window, round_steps, every=mover.group.size > 1, batches=mover.updates is not None):
         run.go(agreed(plan, mover), steps, goes_on)
