@@ -74,6 +74,7 @@ CONFIGURATIONS = {
     "characters-50": Configuration(128, (256, 512), (), 50, 100, text=True),
     "characters-1000": Configuration(128, (256, 512), (), 1000, 100, text=True),
 }
+FOR_MEMORY = ("three-levels", "long", "million-deep", "million")  # alone
 # The last two with fused Adam: once per window, after every segment.
 OWN = ("full", "restricted", "locked Adam", "unlocked Adam")
 INFERENCE = ("forward", "step")  # without gradients: a whole window, and the first steps of a stream

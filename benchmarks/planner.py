@@ -15,6 +15,7 @@ from hrnn.memory import measure, predict, predict_checkpointed, predict_truncate
 
 SHARE, LEAST = 0.10, 1e6  # of what was measured, and bytes
 
+INPUTS = {"reads": "inputs", "context": "state", "inputs": 1, "tokens": False}  # no upward edges
 # hidden sizes, periods, window, batch, further options of the prediction, and the method
 CASES: list[tuple[list[int], list[int], int, int, dict]] = [
     ([256, 256], [10], 784, 100, {}),
@@ -54,6 +55,16 @@ CASES: list[tuple[list[int], list[int], int, int, dict]] = [
     ([128, 128], [8], 1600, 64, {"method": "checkpointed", "bytes": 50_000_000}),
     ([64, 64, 64], [8, 8], 2560, 32, {"method": "checkpointed", "bytes": 20_000_000}),
     ([128, 128], [8], 1600, 64, {"method": "truncated", "steps": 200}),
+    ([128] * 4, [10] * 3, 1_000_000, 8, INPUTS | {"output": "all"}),
+    ([64, 64], [100], 1_000_000, 1, INPUTS | {"output": "all"}),
+    ([64, 64], [16], 100_000, 4, INPUTS | {"output": "all"}),
+    ([64, 64], [16], 512, 4, INPUTS),
+    ([256, 256], [16], 4096, 16, INPUTS),
+    ([256, 256], [10], 784, 100, INPUTS),
+    ([128, 128, 128], [8, 8], 20_000, 8, INPUTS | {"output": "all"}),
+    ([64, 64], [10], 20_000, 32, INPUTS | {"inputs": 3, "tokens": True}),
+    ([256, 512], [8], 2000, 16, INPUTS | {"inputs": 32, "burn_in": 8}),
+    ([256, 256], [16], 512, 16, INPUTS | {"segments": 8}),
 ]
 
 
@@ -62,7 +73,7 @@ def rows(children: int) -> list[dict]:
     found = []
     for sizes, periods, window, batch, options in CASES:
         method = options.get("method", "restricted")
-        engines = [True, False] if method == "restricted" and "top" not in options else [False]
+        engines = [True, False] if method == "restricted" and not {"top", "reads"} & set(options) else [False]
         run = {k: v for k, v in options.items() if k != "all_indices"}
         indices = "all" if options.get("all_indices") else "sampled"
         for native in engines:

@@ -21,7 +21,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.configurations import CONFIGURATIONS, methods, runner, text_source
+from benchmarks.configurations import CONFIGURATIONS, FOR_MEMORY, methods, runner, text_source
 from hrnn.memory import measure
 from hrnn.native.engine import engine
 
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--children", type=int, default=3, help="processes in which memory is measured; 0: it is not")
     parser.add_argument("--json", help="where to write the rows")
     options = parser.parse_args()
-    names = options.configurations or [name for name in CONFIGURATIONS if name != "three-levels"]  # that is for memory only
+    names = options.configurations or [name for name in CONFIGURATIONS if name not in FOR_MEMORY]
     if unknown := [name for name in names if name not in CONFIGURATIONS]:
         parser.error(f"unknown configuration {unknown[0]!r}; choose from {', '.join(CONFIGURATIONS)}")
     if options.threads > 1 and (load := os.getloadavg()[0]) > QUIET:
