@@ -191,7 +191,8 @@ def runner(name: str, method: str, window: int | None = None) -> Callable[[], ob
 def for_memory(name: str, method: str, window: int | None = None) -> tuple[Callable[[], object], Callable[[], object]]:
     """For hrnn.memory.measure: a tiny window to warm up, and the window."""
     torch.manual_seed(0)
-    tiny = max([20, *CONFIGURATIONS[name].periods])
+    c = CONFIGURATIONS[name]
+    tiny = 2 * c.periods[0] if c.side_by_side else max([20, *c.periods])
     run = runner(name, method, window)
     return partial(_twice, runner(name, method, tiny)), run
 
